@@ -24,7 +24,7 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_da
 
 _MOST_REASON = 300
 #: Types whose values the command line passes as text.
-_SCALARS = ("bool", "float", "int", "list", "str")
+_SCALARS = ("bool", "dict", "float", "int", "list", "str")
 
 
 class ActionModule(Decision):

@@ -48,6 +48,9 @@ options:
     type: list
     elements: str
     default: []
+  builds:
+    description: The store of builds of vLLM.
+    type: path
 seealso:
   - module: gb10.cluster.gpu_info
   - module: gb10.cluster.fabric_info
@@ -316,6 +319,10 @@ image_pins:
   description: The images that tags are pinned to, as C(image_id) and C(digest) by tag; null without any.
   returned: always
   type: dict
+vllm_build:
+  description: The stamps of the builds of vLLM as C(builds), newest first; null without O(builds).
+  returned: always
+  type: dict
 wrong_folders:
   description: The paths of O(folders) that are no folder, or that other users than root can change, and the reason.
   returned: always
@@ -344,6 +351,7 @@ def main() -> None:
             "user": {"type": "str", "default": "gb10"},
             "keep_runtimes": {"type": "int", "default": 2},
             "packages": {"type": "list", "elements": "str", "default": []},
+            "builds": {"type": "path"},
         },
         supports_check_mode=True,
     )

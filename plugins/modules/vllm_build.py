@@ -8,48 +8,47 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: vllm_build
-short_description: Build vLLM from source in a sandboxed unit, and continue an interrupted build
+short_description: Build vLLM from source in a sandboxed unit, and store its wheel
 version_added: 0.1.0
 description:
   - Checks the requirements of the build, applies the patches to a copy of the source, and starts a transient unit that
-    compiles the wheel. Returns at once; M(gb10.cluster.vllm_build_wait) waits for the unit.
-  - All missing requirements are reported together, before anything changes.
-  - A unit that already builds the same wheel continues. After an interruption, finished objects are reused.
+    compiles the wheel. All missing requirements are reported together, before anything changes.
+  - The action plugin waits for the unit and shows its last line. The build continues when this run is interrupted.
+  - Verifies that the wheel has vLLM's files alone and code for each GPU, and writes it to the store in one form.
+  - With O(file), adds a wheel that another host sent, and verifies its hash and its form.
+  - Removes the oldest builds after a new one, but not that of O(runtime).
 options:
+  planned:
+    description: Whether the options of the build follow from the plan, the variables of the role C(vllm_build) and the
+      locks. For the action plugin.
+    type: bool
+    default: false
   store:
     description: The store of builds on this host.
     type: path
-    required: true
-  item:
-    description: A build of the fact C(gb10_plan). All other options except O(source) then follow from the plan, the
-      variables of the role C(vllm_build) and the locks. For the action plugin.
-    type: dict
   name:
     description: The name of the build.
     type: str
-    required: true
-  version:
-    description: The version of the wheel, without the suffix of the device.
-    type: str
-    required: true
+  file:
+    description: A wheel on this host.
+    type: path
+  stamp:
+    description: The stamp of O(file).
+    type: dict
   device:
     description: The device of the build.
     type: str
     choices: [cuda, cpu]
-    required: true
+    default: cuda
   capabilities:
     description: The compute capabilities to build for.
     type: list
     elements: str
-    required: true
-  architectures:
-    description: C(TORCH_CUDA_ARCH_LIST).
+    default: []
+  torch:
+    description: The release of torch in O(folder).
     type: str
     default: ''
-  torch:
-    description: The release of torch in O(python)'s environment.
-    type: str
-    required: true
   cuda:
     description: The CUDA release of that torch, empty for O(device=cpu).
     type: str
@@ -68,20 +67,26 @@ options:
   identity:
     description: The exact identity of O(source), for the stamp.
     type: str
-    required: true
+    default: ''
   patches:
     description: Patch files on this host, in this order.
     type: list
     elements: path
     default: []
-  python:
-    description: The interpreter of the build environment.
+  folder:
+    description: The build environment, with uv. Without it and O(file), a missing build is only reported.
     type: path
-    required: true
-  program:
-    description: The program of the unit.
+  wait:
+    description: Whether to read a started build, and to store its wheel once it is finished.
+    type: bool
+    default: false
+  keep:
+    description: Number of builds to keep.
+    type: int
+    default: 3
+  runtime:
+    description: The environment in use. The build whose wheel it has is kept.
     type: path
-    required: true
   cuda_home:
     description: The folder of the CUDA toolkit. By default the usual folders are searched.
     type: path
@@ -119,8 +124,7 @@ options:
     type: dict
     default: {}
 seealso:
-  - module: gb10.cluster.vllm_build_wait
-  - module: gb10.cluster.vllm_build_wheel
+  - module: gb10.cluster.node_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
@@ -128,49 +132,47 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Start the build of vLLM for DGX Sparks
+- name: Build vLLM as planned
+  gb10.cluster.vllm_build:
+    planned: true
+    source: /opt/gb10/build/source/0123456789ab
+  become: true
+
+- name: Add the wheel that the head sent
   gb10.cluster.vllm_build:
     store: /opt/gb10/build
     name: 0.33.0-0123456789ab
-    version: 0.33.0+gb10.01234567
-    device: cuda
-    capabilities: ["12.1"]
-    architectures: 12.1a
-    torch: 2.14.0
-    cuda: "13.0"
-    source: /opt/gb10/build/source/v0.33.0
-    commit: 0123456789abcdef0123456789abcdef01234567
-    identity: commit 0123456789abcdef0123456789abcdef01234567
-    python: /opt/gb10/build/environment/bin/python
-    program: /opt/gb10/build/io_run.py
+    file: /opt/gb10/build/.transfer/vllm.whl
+    stamp: "{{ stamp_of_head }}"
   become: true
 """
 
 RETURN = r"""
-folder:
-  description: The build environment.
-  returned: with O(item)
-  type: str
-requirements:
-  description: The requirements file of the build environment.
-  returned: with O(item)
-  type: str
-program:
-  description: The program of the unit, to install before the build starts.
-  returned: with O(item)
-  type: str
-jobs:
-  description: Number of parallel compilers.
+state:
+  description: The state of the build, C(missing), C(running) or C(ready).
   returned: success
-  type: int
-log:
-  description: The log of the unit.
+  type: str
+line:
+  description: The progress of a running build.
   returned: success
   type: str
 stamp:
-  description: The inputs of the build, for O(gb10.cluster.vllm_build_wheel#module:stamp).
+  description: The stamp of the stored build, null if it is missing.
   returned: success
   type: dict
+removed:
+  description: The removed older builds.
+  returned: success
+  type: list
+  elements: str
+folder:
+  description: The build environment.
+  returned: with O(planned)
+  type: str
+requirements:
+  description: The requirements file of the build environment.
+  returned: with O(planned)
+  type: str
 """
 
 import os
@@ -180,86 +182,112 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_git
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_beneath import OutsideError
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run, runner
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError, refuse
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError, refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import io_build, io_store
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import plan as vllm_build_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import (
+    io_build,
+    io_store,
+    parse,
+    plan,
+    schema,
+)
 
-NAMES = ("jobs", "nvcc_threads", "ccache", "network", "while_serving", "timeout")
-
-
-def target_of(params: dict[str, Any]) -> vllm_build_plan.Target:
-    """Return the target. Raises ProblemsError for a wrong capability."""
-    gpus = tuple(
-        ComputeCapability.parse(text, f"capabilities[{index}]") for index, text in enumerate(params["capabilities"])
-    )
-    texts = (params[name] for name in ("architectures", "torch", "cuda", "driver"))
-    return vllm_build_plan.Target(params["name"], params["version"], params["device"], gpus, *texts)
+#: Most characters of a line of the log.
+_WIDTH = 200
 
 
-def check(
-    module: AnsibleModule,
-    run: Run,
-    target: vllm_build_plan.Target,
-    settings: vllm_build_plan.BuildSettings,
-    host: vllm_build_plan.Host,
-    toolkit: Toolkit,
-) -> None:
-    """Raise ProblemsError with every reason why the build cannot start."""
-    source, commit = module.params["source"], module.params["commit"]
-    project, lists = io_build.requirements(run, source, module.params["patches"]) if source else ("", "")
-    torch, gcc = vllm_build_plan.required_torch(project), vllm_build_plan.required_gcc(lists)
-    problems = vllm_build_plan.problems(target, settings, host, toolkit, torch, gcc)
+def toolkit_of(params: dict[str, Any], run: Run) -> Toolkit:
+    """Return the CUDA toolkit of a build for GPUs. Raises ProblemsError if O(cuda_home) has none."""
+    return io_toolkit.find(run, params["cuda_home"]) if params["device"] == schema.CUDA else Toolkit(None)
+
+
+def start(params: dict[str, Any], run: Run, gpus: list[ComputeCapability], log: str, check: bool) -> None:
+    """Check the requirements, and with a source start the unit. Raises ProblemsError with every problem, OSError."""
+    store, source, commit = params["store"], params["source"], params["commit"]
+    toolkit = toolkit_of(params, run)
+    host = io_build.host(run, params["units"])
+    problems = plan.problems(params, host, toolkit)
     if source and commit:
-        problems += io_git.moved(
-            "vllm_build_commit", source, io_git.commit(run, source, f"remove {source}, then run again"), commit
-        )
+        found = io_git.commit(run, source, f"remove {source}, then run again")
+        problems += io_git.moved("vllm_build_commit", source, found, commit)
     # Check mode installs no packages.
-    refuse([problem for problem in problems if not (module.check_mode and problem.path == "programs")])
+    refuse([problem for problem in problems if not (check and problem.path == "programs")])
+    if source and not check:
+        refuse(plan.source_problems(params, host, *io_build.prepare(run, store, source, params["patches"], gpus)))
+        variables = plan.environment(params, plan.jobs(params, host), toolkit)
+        io_build.start(run, plan.unit(params, host, variables, log), log)
 
 
-def start(
-    params: dict[str, Any],
-    run: Run,
-    target: vllm_build_plan.Target,
-    settings: vllm_build_plan.BuildSettings,
-    host: vllm_build_plan.Host,
-    toolkit: Toolkit,
-    log: str,
-) -> None:
-    """Prepare the source and start the unit. Raises ProblemsError, OSError."""
-    tree = io_build.prepare(run, params["store"], target.name, params["source"], params["patches"], target.capabilities)
-    variables = vllm_build_plan.environment(
-        target, settings, vllm_build_plan.jobs(settings, host, target.device), params["python"], toolkit
-    )
-    program = ["/usr/bin/python3", "-I", "-B", params["program"], f"--name={target.name}", f"--source={tree}"]
-    program += [f"--state={vllm_build_plan.STATE}", f"--python={params['python']}"]
-    io_build.start(run, vllm_build_plan.unit(target, settings, host, variables, program, log), log)
+def step(params: dict[str, Any], run: Run, check: bool) -> dict[str, Any]:
+    """Do the next step of a build, and return {changed, state}, with {line} while it runs, and {stamp} of its wheel.
+
+    Raises ProblemsError, OSError.
+    """
+    state, result = io_build.state(run, params["name"])
+    gpus = [ComputeCapability.parse(text, f"capabilities[{i}]") for i, text in enumerate(params["capabilities"])]
+    log = f"{params['store']}/build.log"
+    if state == "running" or (state == "finished" and not params["wait"]):
+        line = io_build.end_of(run, log).rstrip().rpartition("\n")[2]
+        return {"state": "running", "line": line[:_WIDTH] or "it begins"}
+    if not params["wait"]:
+        start(params, run, gpus, log, check)
+        started = bool(params["source"])
+        return {"changed": started, "state": "running" if started else "missing", "line": "it begins"}
+    if state != "finished":
+        reason = parse.cause(result, io_build.end_of(run, log))
+        fix = f"see {log}, then run again; ccache has the finished objects, and the runtime is unchanged"
+        raise ProblemsError([Problem("unit", f"the build of vLLM ended: {reason}", "a finished build", fix)])
+    stamp = {
+        "name": params["name"],
+        "version": plan.version(params["name"]),
+        "source": params["identity"],
+        "patches": [os.path.basename(path) for path in params["patches"]],
+        "architectures": plan.architectures(params["capabilities"]),
+        "device": params["device"],
+        "torch": params["torch"],
+        "cuda": toolkit_of(params, run).release,
+        "compiler": run(["g++", "-dumpfullversion"])[1].strip(),
+        "machine": os.uname().machine,
+        "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
+    }
+    return {"changed": True, "state": "ready", "stamp": io_build.add(run, params["store"], stamp, gpus)}
+
+
+def receive(store: str, name: str, stamp: dict[str, Any], path: str) -> dict[str, Any]:
+    """Store a wheel that another host sent, and return its stamp. Raises ProblemsError, OSError."""
+    if parse.build(stamp).get("name") != name:
+        expected, fix = f"name, wheel and sha256 of {name}", "remove the build on the host that built it, and run again"
+        raise ProblemsError([Problem("stamp", "a value is missing or has another form", expected, fix)])
+    with open(path, "rb") as file:
+        return io_store.add(store, stamp, file.fileno(), [])
 
 
 def main() -> None:
-    """Check, prepare the source, and start the unit."""
+    """Do the next step, and remove old builds after a new one."""
     module = AnsibleModule(
         argument_spec={
-            "store": {"type": "path", "required": True},
-            "item": {"type": "dict"},
-            "name": {"type": "str", "required": True},
-            "version": {"type": "str", "required": True},
-            "device": {"type": "str", "choices": ["cuda", "cpu"], "required": True},
-            "capabilities": {"type": "list", "elements": "str", "required": True},
-            "architectures": {"type": "str", "default": ""},
-            "torch": {"type": "str", "required": True},
+            "planned": {"type": "bool", "default": False},
+            "store": {"type": "path"},
+            "name": {"type": "str"},
+            "file": {"type": "path"},
+            "stamp": {"type": "dict"},
+            "device": {"type": "str", "choices": ["cuda", "cpu"], "default": "cuda"},
+            "capabilities": {"type": "list", "elements": "str", "default": []},
+            "torch": {"type": "str", "default": ""},
             "cuda": {"type": "str", "default": ""},
             "driver": {"type": "str", "default": ""},
             "source": {"type": "path"},
             "commit": {"type": "str", "default": ""},
-            "identity": {"type": "str", "required": True},
+            "identity": {"type": "str", "default": ""},
             "patches": {"type": "list", "elements": "path", "default": []},
-            "python": {"type": "path", "required": True},
-            "program": {"type": "path", "required": True},
+            "folder": {"type": "path"},
+            "wait": {"type": "bool", "default": False},
+            "keep": {"type": "int", "default": 3},
+            "runtime": {"type": "path"},
             "cuda_home": {"type": "path"},
             "jobs": {"type": "int", "default": 0},
             "nvcc_threads": {"type": "int", "default": 0},
@@ -270,45 +298,28 @@ def main() -> None:
             "timeout": {"type": "int", "default": 86400},
             "environment": {"type": "dict", "default": {}},
         },
+        required_if=[("planned", False, ["store", "name"])],
+        required_together=[("file", "stamp")],
         supports_check_mode=True,
     )
-    run, params = runner(module), module.params
-    texts = {name: str(value) for name, value in params["environment"].items()}
-    settings = vllm_build_plan.BuildSettings(**{name: params[name] for name in NAMES}, environment=texts)
-    log = f"{params['store']}/build.log"
+    params = module.params
+    store, name = params["store"], params["name"]
     try:
-        target = target_of(params)
-        toolkit = io_toolkit.find(run, params["cuda_home"]) if target.device == vllm_build_plan.CUDA else Toolkit(None)
-        host = io_build.host(run, params["units"])
-        there = any(stamp["name"] == target.name for stamp in io_store.stamps(params["store"]))
-        needed = not there and not io_build.running(run, target.name)
-        if needed:
-            check(module, run, target, settings, host, toolkit)
-        if needed and params["source"] and not module.check_mode:
-            start(params, run, target, settings, host, toolkit, log)
-    except (ProblemsError, OSError, ValueError) as error:
+        there = next((stamp for stamp in io_store.stamps(store) if stamp["name"] == name), None)
+        answer: dict[str, Any] = {"changed": False, "state": "missing", "line": "", "stamp": None}
+        if there and params["stamp"] in (None, there):
+            answer |= {"state": "ready", "stamp": there}
+        elif params["file"]:
+            stamp = None if module.check_mode else receive(store, name, params["stamp"], params["file"])
+            answer |= {"changed": True, "state": "ready", "stamp": stamp}
+        elif params["folder"]:
+            answer |= step(params, runner(module), module.check_mode)
+        stored = answer["changed"] and answer["stamp"]
+        removed = io_store.remove_old(store, name, params["runtime"], params["keep"]) if stored else []
+    except (ProblemsError, OutsideError, OSError, ValueError) as error:
         module.fail_json(msg=str(error))
-    jobs = vllm_build_plan.jobs(settings, host, target.device)
-    stamp = {
-        "version": target.version,
-        "source": params["identity"],
-        "patches": [os.path.basename(path) for path in params["patches"]],
-        "architectures": target.architectures,
-        "device": target.device,
-        "torch": target.torch,
-        "cuda": toolkit.release,
-        "compiler": host.compiler,
-        "machine": os.uname().machine,
-        "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
-        "jobs": jobs,
-    }
-    module.exit_json(
-        changed=needed and bool(params["source"]),
-        jobs=jobs,
-        log=log,
-        stamp=stamp,
-        diff={"before": f"{target.name}\n" if there else "", "after": f"{target.name}\n"},
-    )
+    diff = {"before": "" if answer["changed"] else f"{name}\n", "after": f"{name}\n"}
+    module.exit_json(**answer, removed=removed, diff=diff)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils import certificate, n
 
 _ROLES = Path(__file__).parents[2] / "roles"
 _LOCKS, _NCCL = _ROLES / "gb10" / "files", _ROLES / "nccl_sm121_build" / "files"
-_BUILD = ("source", "version", "commit", "checksum", "capabilities", "separate", "environment", "dependencies")
+_BUILD = ("enabled", "source", "version", "commit", "checksum", "capabilities", "environment", "dependencies")
 #: Bytes of a file of a recipe: more than the characters that its parser takes.
 _MOST_RECIPE = 1 << 19
 #: Most names of recipes in a message.
@@ -156,23 +156,19 @@ def known_release(text: str) -> bool:
 
 
 def build(settings: Mapping[str, Any], head: bool, inventory: str) -> dict[str, Any]:
-    """Return the variables of the role vllm_build with the digests of its patches; see vllm_build/parse.py.
+    """Return the variables of the role vllm_build with the digests of its patches; see vllm_build/choice.py.
 
     Archives are large, so only the head, which decides, has their digests.
     """
-    enabled, patches = str(settings["vllm_build_enabled"]).lower(), settings["vllm_build_patches"]
     found = {name: settings[f"vllm_build_{name}"] for name in _BUILD}
-    result = {
+    given = [{str(name): str(value) for name, value in each.items()} for each in found["dependencies"]]
+    archives = [found["source"], *(each["archive"] for each in given)] if head and found["enabled"] else []
+    return {
         **found,
-        "enabled": enabled,
-        "patches": digests(patches, inventory) if isinstance(patches, list) else patches,
+        "patches": digests(settings["vllm_build_patches"], inventory),
+        "dependencies": given,
+        "archives": dict(zip(archives, (each["sha256"] for each in digests(archives, inventory)), strict=True)),
     }
-    if not head:
-        return result
-    given = found["dependencies"] if isinstance(found["dependencies"], list) else []
-    archives = [found["source"], *(each.get("archive", "") for each in given if isinstance(each, Mapping))]
-    known = {} if enabled == "false" else zip(archives, digests(archives, inventory), strict=True)
-    return {**result, "archives": {str(name): each["sha256"] for name, each in dict(known).items()}}
 
 
 def patches_of_nccl(given: Any, inventory: str) -> list[dict[str, str]]:

@@ -23,7 +23,6 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "model_store_info": {"folder": "/srv/models/tiny"},
     "nccl_info": {"pids": [1]},
     "systemd_unit_info": {"name": "ssh.service"},
-    "vllm_build_info": {"store": "/opt/gb10/build"},
     "vllm_info": {"url": "http://127.0.0.1:8000"},
 }
 #: Info modules whose requirements this host lacks: Ray, vLLM, and the kernel's list of neighbors, which QEMU does not

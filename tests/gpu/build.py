@@ -3,13 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Build vLLM with the code of the role vllm_build on a real GPU, then serve a model with the wheel.
 
-    python3 tests/gpu/build.py build --folder F --source SOURCE --version 0.24.0+gb10.test --python VENV/bin/python
+    python3 tests/gpu/build.py build --folder F --source SOURCE --version 0.24.0 --python VENV/bin/python
     [--patches …] python3 tests/gpu/build.py serve --folder F --wheels WHEELS [--cases eager graphs]
 
-`build` does the work of the module vllm_build, and io_run.py compiles. Only the systemd unit is left out, so that the
-program has the rights of the user. SOURCE is a source tree of vLLM. VENV has uv and the packages that the build
+`build` does the work of the module vllm_build with the unit's commands. Only the systemd unit is left out, so that they
+have the rights of the user. SOURCE is a source tree of vLLM. VENV has uv and the packages that the build
 imports. Each `--variable NAME=VALUE` is one of `vllm_build_environment` or names the folder of a dependency. The GPU of
-this machine is the target. STATE in plan.py is the working folder. Another call continues a build. Afterwards F
+this machine is the target. STATE in plan.py is the working folder. Another call continues with ccache. Afterwards F
 contains build.json with the stamp of the wheel and the time of each step.
 
 `serve` installs the wheel and those in the folders WHEELS into F/site, without their dependencies, and serves the model
@@ -39,15 +39,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from adhoc import ROOT, URL, below, conclude, gpus, parsed, run, server, trained
+from adhoc import URL, below, conclude, gpus, parsed, run, server, trained
 from client import complete, decode
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import choice, io_build, plan
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import io_build, plan, schema
 
-NAME = "gpu-build"
+#: The end of the build's name, which becomes that of its version.
+NAME = "00000000"
 #: Tokens of a measured answer, and the number of measurements.
 DECODE, ROUNDS = 512, 3
 CASES = {"eager": [], "graphs": ["--no-enforce-eager"]}
@@ -68,7 +69,7 @@ def main() -> None:
         command.add_argument("--folder", required=True, type=Path)
     build_.add_argument("--source", required=True)
     build_.add_argument("--identity", default="a source tree", help="of the source, such as the hash of its archive")
-    build_.add_argument("--version", required=True, help="that of the wheel")
+    build_.add_argument("--version", required=True, help="the release")
     build_.add_argument("--python", required=True, help="of an environment with uv and the tools of the build")
     build_.add_argument("--patches", nargs="*", default=[], type=Path)
     build_.add_argument("--variable", action="append", default=[], metavar="NAME=VALUE")
@@ -87,52 +88,59 @@ def main() -> None:
 
 
 def build(options: argparse.Namespace) -> None:
-    """Build the wheel like the module vllm_build, and add it to a store like the module vllm_build_wheel."""
-    capabilities = sorted({line.split(", ")[1] for line in gpus()})
-    targets = tuple(ComputeCapability.parse(text) for text in capabilities)
-    patches = [str(path.resolve()) for path in options.patches]
-    project, lists = io_build.requirements(run, options.source, patches)
-    toolkit = io_toolkit.find(run, options.cuda_home)
-    host = io_build.host(run, ())
-    variables = dict(each.partition("=")[::2] for each in options.variable)
-    settings = plan.BuildSettings(options.jobs, 0, "ccache" in host.programs, False, False, 86400, variables)
-    torch = plan.required_torch(project)
-    target = plan.Target(
-        NAME, options.version, plan.CUDA, targets, choice.architectures(capabilities), torch, toolkit.release
-    )
-    refuse(plan.problems(target, settings, host, toolkit, torch, plan.required_gcc(lists)))
-    store = f"{options.folder}/store"
-    for path in (f"{store}/wheels", plan.STATE):
+    """Build the wheel like the module vllm_build, and add it to a store."""
+    targets = sorted({ComputeCapability.parse(line.split(", ")[1]) for line in gpus()})
+    toolkit, host = io_toolkit.find(run, options.cuda_home), io_build.host(run, ())
+    store = str(options.folder / "store")
+    given = {
+        "name": f"{options.version}-{NAME}",
+        "store": store,
+        "folder": str(Path(options.python).parents[1]),
+        "device": schema.CUDA,
+        "capabilities": [str(target) for target in targets],
+        "torch": "",
+        "cuda": toolkit.release,
+        "driver": "",
+        "jobs": options.jobs,
+        "nvcc_threads": 0,
+        "ccache": "ccache" in host.programs,
+        "while_serving": False,
+        "environment": dict(each.partition("=")[::2] for each in options.variable),
+    }
+    refuse(plan.problems(given, host, toolkit))
+    for path in (store, plan.STATE):
         Path(path).mkdir(parents=True, exist_ok=True)
-    tree = io_build.prepare(run, store, NAME, options.source, patches, targets)
-    jobs = plan.jobs(settings, host, plan.CUDA)
-    environment = plan.environment(target, settings, jobs, options.python, toolkit)
-    program = [
-        sys.executable,
-        str(ROOT / "plugins/module_utils/vllm_build/io_run.py"),
-        f"--name={NAME}",
-        f"--source={tree}",
-    ]
-    program += [f"--state={plan.STATE}", f"--python={options.python}"]
+    patches = [str(path.resolve()) for path in options.patches]
+    refuse(plan.source_problems(given, host, *io_build.prepare(run, store, options.source, patches, targets)))
+    jobs = plan.jobs(given, host)
     begin = time.time()
     with (options.folder / "build.log").open("ab") as log:
         done = subprocess.run(
-            program, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False
+            ["/bin/sh", "-eu", "-c", plan.script(given)],
+            cwd=plan.STATE,
+            env=plan.environment(given, jobs, toolkit),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            check=False,
         )
-    sys.stdout.write(f"the compiling program took {time.time() - begin:.0f} s, status {done.returncode}\n")
+    seconds = time.time() - begin
+    sys.stdout.write(f"the commands took {seconds:.0f} s, status {done.returncode}\n")
     stamp = {
-        "version": options.version,
+        "name": given["name"],
+        "version": plan.version(given["name"]),
         "source": options.identity,
         "patches": [path.name for path in options.patches],
-        "architectures": target.architectures,
+        "architectures": plan.architectures(given["capabilities"]),
         "cuda": toolkit.release,
         "compiler": host.compiler,
         "jobs": jobs,
+        "seconds": seconds,
     }
-    built = io_build.add(store, NAME, targets, stamp)
-    report = {"stamp": built, "steps": steps(), "gpu": gpus()[0], "capability": capabilities[0]}
+    built = io_build.add(run, store, stamp, targets)
+    report = {"stamp": built, "steps": steps(), "gpu": gpus()[0], "capability": str(targets[0])}
     (options.folder / "build.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    sys.stdout.write("\n".join([built["wheel"], *built["coverage"], json.dumps(built["extensions"], indent=1)]) + "\n")
+    sys.stdout.write("\n".join([built["wheel"], *built["coverage"]]) + "\n")
 
 
 def steps() -> list[tuple[float, str]]:
@@ -152,7 +160,7 @@ def steps() -> list[tuple[float, str]]:
 def serve(options: argparse.Namespace) -> dict[str, Any]:
     """Return the report: the build, and the servers with their answers and loaded extensions."""
     built = json.loads((options.folder / "build.json").read_text(encoding="utf-8"))
-    wheel = options.folder / "store/wheels" / NAME / built["stamp"]["wheel"]
+    wheel = options.folder / "store/wheels" / built["stamp"]["name"] / built["stamp"]["wheel"]
     site, models = options.folder / "site", trained(sys.executable, options.folder)
     # The installed files of an earlier call are kept.
     if not (site / "vllm").exists():
@@ -234,11 +242,6 @@ def mapped(pid: int, wheel: Path, site: Path) -> dict[str, bool]:
 def section(report: Mapping[str, Any]) -> str:
     """Return the report as Markdown."""
     stamp = report["stamp"]
-    codes = []
-    for name, found in stamp["extensions"].items():
-        codes.append(
-            f"| `{name}` | {', '.join(f'{count} for {code}' for code, count in sorted(found.items())) or 'none'} |"
-        )
     rows = []
     for case in report["cases"]:
         rates = f"{statistics.median(case['rates']):.0f} ({min(case['rates']):.0f} to {max(case['rates']):.0f})"
@@ -253,11 +256,9 @@ def section(report: Mapping[str, Any]) -> str:
         "",
         f"{stamp['wheel']} from {stamp['source']}, {stamp['seconds']:.0f} s with {stamp['jobs']} compilers, "
         f"{len(report['steps'])} steps of together {sum(seconds for seconds, _output in report['steps']):.0f} "
-        f"s. {'; '.join(stamp['coverage'])}.",
+        "s.",
         "",
-        "| extension | programs |",
-        "|---|---|",
-        *codes,
+        *(f"- {line}" for line in stamp["coverage"]),
         "",
         "| server | healthy after s | recited | decode tok/s, median (range) | first token ms | kernels |",
         "|---|--:|---|--:|--:|---|",

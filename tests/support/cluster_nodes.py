@@ -25,7 +25,6 @@ BUILD = {
     "checksum": "",
     "patches": [],
     "capabilities": [],
-    "separate": False,
     "environment": {},
     "dependencies": [],
     "archives": {},

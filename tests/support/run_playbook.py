@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,8 +110,11 @@ def run_plays(
     return run(str(folder / "play.yml"), ["-i", str(folder / "hosts.json"), *arguments])
 
 
-def run_and_kill(playbook: str, arguments: Sequence[str], at_task: str, after: float = 0) -> str:
-    """Kill a playbook and its forks with SIGKILL, `after` seconds after it announces a task. Returns its output.
+def run_and_kill(
+    playbook: str, arguments: Sequence[str], at_task: str, after: float = 0, until: Callable[[], bool] = lambda: True
+) -> str:
+    """Kill a playbook and its forks with SIGKILL, `after` seconds after it announces a task, and as soon as `until`
+    holds. Returns its output.
 
     Fails if the playbook never announces that task.
     """
@@ -132,6 +135,8 @@ def run_and_kill(playbook: str, arguments: Sequence[str], at_task: str, after: f
         output += line
         if line.startswith("TASK [") and at_task in line:
             time.sleep(after)
+            while process.poll() is None and not until():
+                time.sleep(0.2)
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             return output

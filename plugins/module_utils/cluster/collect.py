@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,16 +17,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import cho
 _NOT_FACTS = ("ansible_facts", "changed", "deprecations", "failed", "invocation", "warnings")
 
 
-def build_options(inputs: Mapping[str, Any], lock: str) -> dict[str, Any]:
-    """Return the options of vllm_build_info. Only auto compares the published wheel's GPU code with the GPU."""
-    root = inputs["settings"]["gb10_install_dir"]
-    own = {"runtime": _folder(root, hashlib.sha256(lock.encode()).hexdigest())}
-    return {"store": f"{root}/build", **(own if inputs["build"]["enabled"] == "auto" else {})}
-
-
-def runtime(inputs: Mapping[str, Any], lock: str, builds: Sequence[Mapping[str, Any]]) -> str:
-    """Return the environment of the ranks. ``builds``: vllm_build_info of each node, [] if no build is requested."""
-    return _folder(inputs["settings"]["gb10_install_dir"], choice.digest_of_lock(lock, inputs["build"], builds))
+def runtime(inputs: Mapping[str, Any], lock: str) -> str:
+    """Return the environment of the ranks."""
+    digest = choice.digest_of_lock(lock, inputs["build"])
+    return f"{inputs['settings']['gb10_install_dir']}/runtime/{digest[:12]}"
 
 
 def options(inputs: Mapping[str, Any], runtime_folder: str, head: bool) -> dict[str, Any]:
@@ -44,6 +37,8 @@ def options(inputs: Mapping[str, Any], runtime_folder: str, head: bool) -> dict[
         found["folders"] = folders
     if inputs["model_path"]:
         found["model"] = inputs["model_path"]
+    if inputs["build"]["enabled"]:
+        found["builds"] = f"{settings['gb10_install_dir']}/build"
     if head and settings["model_store_enabled"] and settings["model_store_source"]:
         found["source"] = settings["model_store_source"]
     return found
@@ -72,7 +67,3 @@ def hub_options(
 def facts(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return a module's facts of a node, without the keys that Ansible adds."""
     return {name: value for name, value in result.items() if name not in _NOT_FACTS}
-
-
-def _folder(root: str, digest: str) -> str:
-    return f"{root}/runtime/{digest[:12]}"

@@ -14,7 +14,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import plan as os_update_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import MISSING, UNDECIDED
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import MISSING
 
 
 def lacking(node: Node, runtime: Runtime, nccl: bool, download: bool) -> dict[str, list[str]]:
@@ -26,7 +26,7 @@ def lacking(node: Node, runtime: Runtime, nccl: bool, download: bool) -> dict[st
     native = isinstance(runtime.planned, Environment)
     needs = {
         "vllm_runtime": native,
-        "vllm_build": node.head and runtime.build.state in (MISSING, UNDECIDED),
+        "vllm_build": node.head and runtime.build.state == MISSING,
         # In a container, the ranks' huggingface_hub is out of reach.
         "model_store": node.head and download and not native,
         "nccl_sm121_build": node.head and nccl,

@@ -63,7 +63,7 @@ def parse(
                                                 # None for a default that is a template of the plan
          "variables": [str],                    # the names of all inventory variables of this node
          "refused": [{"name": str, "found": str, "expected": str}],   # values of other roles' variables, from the same
-         "build": {"enabled": ..., ...},         # the role vllm_build's variables and files; see vllm_build/parse.py
+         "build": {"enabled": ..., ...},         # the role vllm_build's variables and files; see vllm_build/choice.py
          "nccl_patches": [{"name": str, "path": str, "sha256": str}],   # see nccl/patches.py
          "queried": {"options": [...], "variables": [str]} | {},   # from the head's vLLM, if it is newer than the table
          "key_problem": str,                    # the error in the API key, or ""; the key itself is never here
@@ -154,7 +154,7 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
         nccl=settings["nccl_sm121_build_version"] or "stack",
         nccl_wanted=str(settings["nccl_sm121_build_enabled"]).lower(),
         nccl_patches=tuple(Patch(**patch) for patch in given["nccl_patches"]),
-        build=vllm_build_parse.request(given["build"]),
+        build=given["build"],
         options=options,
         environment_variables=variables,
         # A fabric that is removed may have lost its cable.
@@ -253,9 +253,6 @@ def _facts(observed: Mapping[str, Any]) -> Facts:
         image=_image(observed.get("image_options") or {}),
         pins=pins.parse(observed.get("image_pins")),
         builds=vllm_build_parse.builds(built.get("builds")),
-        published=vllm_build_parse.published(built.get("published")),
-        cores=vllm_build_parse.count(built.get("cores")),
-        memory=vllm_build_parse.count(built.get("memory")),
         toolkit=_toolkit(observed["toolkit"]) if observed.get("toolkit") else None,
         host_compiler=(observed.get("toolkit") or {}).get("host_compiler") is not False,
         packages=node_packages.parse(observed.get("debian")),

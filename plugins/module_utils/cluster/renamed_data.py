@@ -44,4 +44,5 @@ RENAMED: Mapping[str, str] = {
 REMOVED: Mapping[str, str] = {
     "benchmark_model_plots": "the page of verify.yml has the plots (verify_report)",
     "gateway_cooldown": "a failed request takes no server away any more; the health checks decide",
+    "vllm_build_separate": "one wheel has code for the GPUs of all nodes",
 }

@@ -22,8 +22,6 @@ _INDENT = "  "
 #: The title of the reasons, by the state of plan.build. Without a request, it has none.
 BUILD = {
     "off": "",
-    "undecided": "vLLM may be built from source",
-    "published": "the published wheel of vLLM is used",
     "missing": "vLLM is built from source",
     "ready": "vLLM was built from source",
 }

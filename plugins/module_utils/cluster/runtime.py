@@ -17,7 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Container, Environment, Wheel
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import layers, locks, pins, stacks, wheels
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import Stack
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import choice, requirements, schema
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import choice, schema
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Choice
 
 
@@ -47,25 +47,25 @@ def runtime_of(inputs: Inputs) -> Runtime:
     The build depends on the lock's releases, so that a query of the image does not change the decision.
     """
     settings, request, lock = inputs.head.settings, inputs.head.build, inputs.lock
-    nodes, queried = _build_nodes(inputs), inputs.head.facts.image if inputs.head.facts else None
+    queried = inputs.head.facts.image if inputs.head.facts else None
     given, problems = stacks.resolve(
         settings.stack, lock, settings.runtime_lock, settings.runtime, settings.container_image
     )
     locked = replace(given, image=pins.pinned(given.image, _pins(inputs)))
-    container, torch = locked.runtime == stacks.CONTAINER, requirements.version(lock, "torch")
+    container, torch = locked.runtime == stacks.CONTAINER, stacks.locked(lock).get("torch", "")
     lock_problems = locks.check_lock(lock, settings.runtime_lock)
     build_problems = choice.check_request(request, locked.vllm, bool(lock))
-    wanted = replace(request, wanted=schema.FALSE) if build_problems else request
-    build = choice.choose(wanted, locked.vllm, torch, locked.device, nodes, container)
+    wanted = {**request, "enabled": False} if build_problems else request
+    build = _build(inputs, wanted, locked, torch)
     if build.state == schema.MISSING:
         build_problems += choice.check_files(request)
-    if container and build.built:
+    if container and build.key:
         release = queried.vllm.partition("+")[0] if queried and queried.image == locked.image else ""
         # The environment of the build gets the lock's torch.
-        build_problems += [*choice.check_image(request, locked.vllm, torch, locked.image, release), *lock_problems]
+        build_problems += [*choice.check_image(locked.vllm, torch, locked.image, release), *lock_problems]
     wheel_problems = tuple(
         wheels.check_wheels(
-            node.settings.runtime_wheels, lock, f"nodes[{index}].gb10_runtime_wheels", request.wanted != schema.FALSE
+            node.settings.runtime_wheels, lock, f"nodes[{index}].gb10_runtime_wheels", bool(request["enabled"])
         )
         for index, node in enumerate(inputs.nodes)
     )
@@ -82,21 +82,20 @@ def runtime_of(inputs: Inputs) -> Runtime:
     return replace(runtime, problems=problems, wheels=used, wheel_problems=wheel_problems)
 
 
-def _build_nodes(inputs: Inputs) -> list[schema.BuildNode]:
-    nodes = []
-    for node in inputs.nodes:
-        facts = node.facts
-        known = (
-            (facts.builds, facts.published, facts.cores, facts.memory, facts.gpu.cuda)
-            if facts
-            else ((), None, 0, 0, "")
-        )
-        nodes.append(schema.BuildNode(node.name, node.capability or "", *known))
-    return nodes
+def _build(inputs: Inputs, request: choice.Given, locked: Stack, torch: str) -> Choice:
+    """Return the build. An image has it from the head, an environment from its own node."""
+    nodes = inputs.nodes[:1] if locked.runtime == stacks.CONTAINER else inputs.nodes
+    return choice.choose(
+        request,
+        (locked.vllm, torch),
+        [node.capability for node in inputs.nodes if node.capability] if locked.device == schema.CUDA else None,
+        [node.facts.gpu.cuda for node in inputs.nodes if node.facts],
+        {node.name: node.facts.builds if node.facts else () for node in nodes},
+    )
 
 
-def _store(inputs: Inputs, item: schema.Item) -> str:
-    return f"{inputs.head.settings.install_dir}/build/wheels/{item.name}/{item.wheel}"
+def _store(inputs: Inputs, build: Choice) -> str:
+    return f"{inputs.head.settings.install_dir}/build/wheels/{build.name}/{build.wheel}"
 
 
 def _container(inputs: Inputs, locked: Stack, given: str, build: Choice, queried: ImageOptions | None) -> Runtime:
@@ -108,11 +107,10 @@ def _container(inputs: Inputs, locked: Stack, given: str, build: Choice, queried
     Launch overrides belong to the image.
     """
     settings, base = inputs.head.settings, locked.image
-    items = build.wheels[:1] if build.built else ()
-    own = [
-        layers.Layer(f"vllm-{item.name}", "", item.sha256 or item.name, (), False, _store(inputs, item))
-        for item in items
-    ]
+    own = list[layers.Layer]()
+    if build.key:
+        digest = build.sha256 or build.name
+        own = [layers.Layer(f"vllm-{build.name}", "", digest, (), False, _store(inputs, build))]
     builds = layers.builds(base, [*own, *inputs.layers], inputs.head.image_python) if base else []
     # The lock does not install the image's NCCL.
     stack = replace(locked, image=builds[-1].image if builds else base, bundled_nccl="")
@@ -152,7 +150,7 @@ def _environment(inputs: Inputs, stack: Stack, build: Choice) -> Runtime:
     A build has a separate environment, so that the one in use stays complete.
     """
     head, settings = inputs.head, inputs.head.settings
-    digest = choice.runtime_digest(hashlib.sha256(inputs.lock.encode()).hexdigest(), build)
+    digest = choice.runtime_digest(hashlib.sha256(inputs.lock.encode()).hexdigest(), build.key)
     path, link = f"{settings.install_dir}/runtime/{digest[:12]}", f"{settings.install_dir}/runtime/current"
     engine, arguments, lock = settings.container_engine, settings.container_args, settings.runtime_lock
     return Runtime(
@@ -178,9 +176,7 @@ def _wheels(inputs: Inputs, build: Choice, container: bool) -> tuple[tuple[Wheel
     own."""
     built: dict[str, Wheel] = {}
     if build.state == schema.READY and not container:
-        built = {
-            name: Wheel(_store(inputs, item), item.sha256, built=True) for item in build.wheels for name in item.nodes
-        }
+        built = {name: Wheel(_store(inputs, build), build.sha256, built=True) for name in build.nodes}
     return tuple(
         (
             *((built[node.name],) if node.name in built else ()),

@@ -26,7 +26,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime.layers import
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.pins import Pin
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve_schema
 from ansible_collections.gb10.cluster.plugins.module_utils.service.recorder import UdpPorts
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Request, Stored
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Stored
 
 PREFIX = "gb10_"
 TYPICAL = "typical facts, not read from the nodes"
@@ -164,8 +164,8 @@ class Facts:
     overrides that roles recorded, by role. ``pins``: the images of tags. ``toolkit``: the CUDA compiler of the node,
     None if unknown;
     ``host_compiler``: whether g++ and Python's headers exist. ``packages``: Debian's. ``clock_ahead``: seconds to the
-    controller's clock, 0 if unknown. ``builds``, ``published``, ``cores`` and ``memory``: the inputs of a build of
-    vLLM; see vllm_build/schema.py. ``host``: None if facts of an earlier release lack it.
+    controller's clock, 0 if unknown. ``builds``: those of vLLM in its store. ``host``: None if facts of an earlier
+    release lack it.
     ``wrong_folders``: folders of adapters that do not exist or that others can change, and why.
     ``updates``: the operating system, or why it was not read.
     """
@@ -186,9 +186,6 @@ class Facts:
     image: ImageOptions | None = None
     pins: Mapping[str, Pin] = field(default_factory=dict)
     builds: tuple[Stored, ...] = ()
-    published: Mapping[str, Mapping[str, int]] | None = None
-    cores: int = 0
-    memory: int = 0
     toolkit: Toolkit | None = None
     host_compiler: bool = True
     packages: packages.State = field(default_factory=packages.State)
@@ -238,7 +235,7 @@ class Node:
     nccl: str
     nccl_wanted: str
     nccl_patches: tuple[Patch, ...]
-    build: Request
+    build: Mapping[str, Any]
     options: Sequence[Mapping[str, Any]] | None
     environment_variables: Sequence[str] | None
     removing: bool

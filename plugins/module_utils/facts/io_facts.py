@@ -33,7 +33,11 @@ def read(run: Run, params: Mapping[str, Any]) -> dict[str, Any]:
     model = (
         io_model.planned_model(folder, params["source"] or "", params["exclude"], user) if folder else io_model.NO_MODEL
     )
-    nccl, replaced = None, False
+    nccl, replaced, builds = None, False, None
+    if params["builds"]:
+        from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import io_store  # noqa: PLC0415
+
+        builds = {"builds": io_store.stamps(params["builds"])}
     if os.path.isdir(runtime):
         # A node compiles a module's code in every run.
         from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library  # noqa: PLC0415
@@ -60,6 +64,7 @@ def read(run: Run, params: Mapping[str, Any]) -> dict[str, Any]:
         "login_users": node_io_facts.login_users(),
         "image_options": io_json.json_file(paths.IMAGE_OPTIONS),
         "image_pins": io_json.json_file(paths.IMAGE_PINS),
+        "vllm_build": builds,
         "additions": io_overrides.recorded_additions(),
     }
 

@@ -2,86 +2,79 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Decide whether a cluster runs vLLM built from source. Equal inputs and facts give equal decisions in every run."""
+"""Name the build of a cluster, and decide whether each node has it. Equal inputs and facts give equal results.
+
+``given`` are the role's variables in the types of its specification, without their prefix. ``patches``: {path, sha256}
+of each, with "" for a file that cannot be read. ``archives``: the SHA-256 of each archive on the controller, by path.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import versions
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.common.spans import span
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import coverage
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import parse, plan, requirements
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import (
-    AUTO,
-    FALSE,
-    MISSING,
-    OFF,
-    PUBLISHED,
-    READY,
-    UNDECIDED,
-    WANTED,
-    BuildNode,
-    Choice,
-    Item,
-    Patch,
-    Request,
-)
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import plan, schema
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Choice, Stored
 
-#: The GPU code in an image cannot be read before the image is on the head; the role vllm_runtime runs small kernels
-#: then.
-_IN_IMAGE = (
-    "the source is the stack's own release, and the GPU code in an image is not read; vllm_build_enabled: true "
-    "builds it"
-)
-#: The repository of vLLM's releases. A fork can have a tag of the same name.
-_REPOSITORY = "https://github.com/vllm-project/vllm"
-_SHA256, _COMMIT = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{40}")
-_FORMS = {
-    "patches": "a list of files",
-    "capabilities": "a list, such as ['12.1']",
-    "environment": "a mapping",
-    "dependencies": "a list of {variable, archive, sha256}",
-}
+_COMMIT = re.compile("[0-9a-f]{40}")
 #: CMake's FETCHCONTENT_SOURCE_DIR_ has a dependency's name after it, such as VLLM-FLASH-ATTN.
 _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_-]*")
-#: The first GPUs with architecture-specific features, whose code vLLM's kernels use.
-_OWN_FEATURES = 9
+#: Whether a value is wrong, and the texts of its Problem; the path has no prefix.
+Row = tuple[object, str, str, str, str]
+Given = Mapping[str, Any]
 
 
-def check_request(request: Request, release: str, locked: bool) -> list[Problem]:
+def archive(given: Given) -> bool:
+    """Return whether the source is a tar file on the controller, not a git repository."""
+    return str(given["source"]).endswith((".tar", ".tar.gz", ".tar.xz", ".tar.bz2", ".tgz"))
+
+
+def identity(given: Given) -> str:
+    """Return the exact source: "commit 73cf…" or "sha256 e672…"."""
+    return f"sha256 {given['checksum']}" if archive(given) else f"commit {given['commit']}"
+
+
+def check_request(given: Given, release: str, locked: bool) -> list[Problem]:
     """Return every problem of the user's variables.
 
     ``release`` is the stack's vLLM, ``locked`` whether there is a lock.
     """
-    if request.wanted not in WANTED:
-        return [Problem("vllm_build_enabled", repr(request.wanted), " or ".join(WANTED), "correct or remove it")]
-    if request.wanted == FALSE:
+    if not given["enabled"]:
         return []
-    problems = []
-    if not locked or not release:
-        expected = "a stack or gb10_runtime_lock with the releases of vLLM and torch"
-        fix = "set gb10_runtime_lock, or vllm_build_enabled: false"
-        problems.append(Problem("vllm_build_enabled", "the runtime has no lock", expected, fix))
-    if request.archive:
-        problems += _check_sha256("vllm_build_checksum", request.checksum, "vllm_build_source")
-    if not request.archive and not _COMMIT.fullmatch(request.commit):
-        fix = f"set the 40 digits that git ls-remote {request.source} shows for {request.version or f'v{release}'}"
-        problems.append(
-            Problem("vllm_build_commit", repr(request.commit), "40 hexadecimal digits, because a tag can be moved", fix)
-        )
-    problems += [
-        Problem(f"vllm_build_{name}", found, _FORMS[name], "correct it") for name, found in request.wrong.items()
+    names = [patch["path"].rpartition("/")[2] for patch in given["patches"]]
+    tag = f"git ls-remote {given['source']} shows for {given['version'] or f'v{release}'}"
+    rows: list[Row] = [
+        (
+            not locked or not release,
+            "enabled",
+            "the runtime has no lock",
+            "a stack or gb10_runtime_lock with the releases of vLLM and torch",
+            "set gb10_runtime_lock, or vllm_build_enabled: false",
+        ),
+        (
+            not archive(given) and not _COMMIT.fullmatch(given["commit"]),
+            "commit",
+            repr(given["commit"]),
+            "40 hexadecimal digits, because a tag can be moved",
+            f"set the 40 digits that {tag}",
+        ),
+        *([_digits("checksum", given["checksum"], "vllm_build_source")] if archive(given) else []),
+        *(row for index, patch in enumerate(given["patches"]) for row in _patch(index, patch, names)),
+        *(row for index, each in enumerate(given["dependencies"]) for row in _dependency(index, each)),
+        *(
+            (not _VARIABLE.fullmatch(name), "environment", repr(name), "the name of a variable", "correct it")
+            for name in given["environment"]
+        ),
     ]
-    problems += _check_patches(request.patches)
-    problems += _check_dependencies(request)
-    for index, text in enumerate(request.capabilities):
+    problems = _problems(rows)
+    for index, text in enumerate(given["capabilities"]):
         try:
             ComputeCapability.parse(text, f"vllm_build_capabilities[{index}]")
         except ProblemsError as error:
@@ -89,266 +82,135 @@ def check_request(request: Request, release: str, locked: bool) -> list[Problem]
     return problems
 
 
-def _check_patches(patches: Sequence[Patch]) -> list[Problem]:
-    problems, names = [], [patch.path.rpartition("/")[2] for patch in patches]
-    for index, patch in enumerate(patches):
-        path = f"vllm_build_patches[{index}]"
-        if not patch.sha256:
-            problems.append(
-                Problem(path, f"{patch.path} cannot be read", "a patch file on the controller", f"correct {path}")
-            )
-        if names[index] in names[:index]:
-            problems.append(
-                Problem(
-                    path,
-                    f"a second {names[index]}",
-                    "another name for each, because the head has them in one folder",
-                    "rename it",
-                )
-            )
-    return problems
+def _patch(index: int, patch: Mapping[str, str], names: Sequence[str]) -> list[Row]:
+    path, one_folder = f"patches[{index}]", "another name for each, because the head has them in one folder"
+    return [
+        (not patch["sha256"], path, f"{patch['path']} cannot be read", "a patch file on the controller", "correct it"),
+        (names[index] in names[:index], path, f"a second {names[index]}", one_folder, "rename it"),
+    ]
 
 
-def _check_sha256(path: str, digest: str, file: str) -> list[Problem]:
-    fix = f"use the output of sha256sum for {file}"
-    return (
-        [] if _SHA256.fullmatch(digest) else [Problem(path, repr(digest), "64 hexadecimal digits in lower case", fix)]
-    )
+def _digits(path: str, digest: str, file: str) -> Row:
+    expected, fix = "64 hexadecimal digits in lower case", f"use the output of sha256sum for {file}"
+    return (not schema.SHA256.fullmatch(digest), path, repr(digest), expected, fix)
 
 
-def _check_dependencies(request: Request) -> list[Problem]:
-    """Return the problems of the dependencies and of the environment."""
-    problems = []
-    for name in request.environment:
-        if not _VARIABLE.fullmatch(name):
-            problems.append(
-                Problem("vllm_build_environment", repr(name), "the name of a variable", "correct or remove it")
-            )
-    for index, dependency in enumerate(request.dependencies):
-        path = f"vllm_build_dependencies[{index}]"
-        if not _VARIABLE.fullmatch(dependency.variable):
-            expected = "a variable of vLLM's CMake files, such as VLLM_CUTLASS_SRC_DIR"
-            problems.append(Problem(f"{path}.variable", repr(dependency.variable), expected, "see docs/building.md"))
-        if not dependency.archive:
-            problems.append(Problem(f"{path}.archive", "''", "a tar file on the controller", "set it"))
-        problems += _check_sha256(f"{path}.sha256", dependency.sha256, f"{path}.archive")
-    return problems
+def _dependency(index: int, given: Mapping[str, str]) -> list[Row]:
+    path, variable = f"dependencies[{index}]", given["variable"]
+    expected = "a variable of vLLM's CMake files, such as VLLM_CUTLASS_SRC_DIR"
+    return [
+        (not _VARIABLE.fullmatch(variable), f"{path}.variable", repr(variable), expected, "see docs/building.md"),
+        _digits(f"{path}.sha256", given["sha256"], f"vllm_build_{path}.archive"),
+    ]
 
 
-def check_files(request: Request) -> list[Problem]:
+def check_files(given: Given) -> list[Problem]:
     """Return the problems of the source and the dependencies as files on the controller.
 
     A build that is ready needs none.
     """
-    files = (
-        [("vllm_build_source", request.source, "vllm_build_checksum", request.checksum, request.found)]
-        if request.archive
-        else []
-    )
-    for index, given in enumerate(request.dependencies):
-        path = f"vllm_build_dependencies[{index}]"
-        files.append((f"{path}.archive", given.archive, f"{path}.sha256", given.sha256, given.found))
+    files = [("source", given["source"], "checksum", given["checksum"])] if archive(given) else []
+    files += [
+        (f"dependencies[{index}].archive", each["archive"], f"dependencies[{index}].sha256", each["sha256"])
+        for index, each in enumerate(given["dependencies"])
+    ]
     problems = []
-    for path, file, variable, expected, found in files:
+    for path, file, variable, expected in files:
+        found = given["archives"].get(file, "")
         if not found:
-            problems.append(Problem(path, f"{file} cannot be read", "a tar file on the controller", f"correct {path}"))
+            text, tar = f"{file} cannot be read", "a tar file on the controller"
+            problems.append(Problem(f"vllm_build_{path}", text, tar, "correct it"))
         elif found != expected:
-            problems.append(
-                Problem(
-                    variable, f"{file} has sha256 {found}", expected, f"fetch the file again, or correct {variable}"
-                )
-            )
+            text, fix = f"{file} has sha256 {found}", "fetch the file again, or correct the hash"
+            problems.append(Problem(f"vllm_build_{variable}", text, expected, fix))
     return problems
 
 
-def check_image(request: Request, release: str, torch: str, image: str, found: str) -> list[Problem]:
+def _problems(rows: Iterable[Row], prefix: str = "vllm_build_") -> list[Problem]:
+    return [Problem(f"{prefix}{path}", *texts) for wrong, path, *texts in rows if wrong]
+
+
+def check_image(release: str, torch: str, image: str, found: str) -> list[Problem]:
     """Return the problems of a build for a container image. ``found`` is the image's vLLM, "" if it was not queried.
 
     The build is installed without its dependencies, so the image must have the releases of the lock.
     """
-    problems = []
-    if request.separate:
-        fix = "remove it; the one wheel has code for the GPUs of all nodes"
-        problems.append(Problem("vllm_build_separate", "true", "false, because all nodes run the same image", fix))
-    if not torch:
-        expected, fix = "the torch of the image, for which the wheel is built", "add it with its hashes"
-        problems.append(Problem("gb10_runtime_lock", "it pins no torch", expected, fix))
-    if found and found != release:
-        expected = (
-            f"vLLM {release}, the release of gb10_runtime_lock, because the build keeps the image's other packages"
-        )
-        fix = "use an image with this release, or set gb10_runtime_lock to the releases of the image"
-        problems.append(Problem("gb10_container_image", f"{image} has vLLM {found}", expected, fix))
-    return problems
+    wanted = f"vLLM {release}, the release of gb10_runtime_lock, because the build keeps the image's other packages"
+    fix = "use an image with this release, or set gb10_runtime_lock to the releases of the image"
+    built_for = "the torch of the image, for which the wheel is built"
+    rows: list[Row] = [
+        (not torch, "runtime_lock", "it pins no torch", built_for, "add it with its hashes"),
+        (found not in ("", release), "container_image", f"{image} has vLLM {found}", wanted, fix),
+    ]
+    return _problems(rows, "gb10_")
 
 
-def architectures(capabilities: Sequence[str]) -> str:
-    """Return TORCH_CUDA_ARCH_LIST for these GPUs: "11.0a;12.1a". GPUs before 9.0 have no code with own features."""
-    gpus = sorted({ComputeCapability.parse(text) for text in capabilities})
-    return ";".join(f"{gpu}a" if gpu.major >= _OWN_FEATURES else str(gpu) for gpu in gpus)
-
-
-def key(request: Request) -> str:
+def key(given: Given) -> str:
     """Return the digest of the controller's inputs, which names the environment that has the build."""
-    patches, others = (
-        [patch.sha256 for patch in request.patches],
-        sorted(f"{name}={value}" for name, value in request.environment.items()),
-    )
-    sources = [f"{dependency.variable} sha256 {dependency.sha256}" for dependency in request.dependencies]
-    return _digest([request.identity, patches, list(request.capabilities), request.separate, *others, *sources])
+    patches = [patch["sha256"] for patch in given["patches"]]
+    others = sorted(f"{name}={value}" for name, value in given["environment"].items())
+    sources = [f"{each['variable']} sha256 {each['sha256']}" for each in given["dependencies"]]
+    # False was the choice of one wheel for each kind of GPU. It keeps the names of older builds.
+    return _digest([identity(given), patches, list(given["capabilities"]), False, *others, *sources])
 
 
 def choose(
-    request: Request, release: str, torch: str, device: str, nodes: Sequence[BuildNode], container: bool = False
+    given: Given,
+    releases: tuple[str, str],
+    capabilities: Collection[str] | None,
+    drivers: Collection[str],
+    stores: Mapping[str, Sequence[Stored]],
 ) -> Choice:
-    """Decide. ``release`` and ``torch`` are the lock's, ``device`` is cuda or cpu. Call check_request() before.
+    """Decide. ``releases`` of vLLM and torch are the lock's. Call check_request() before.
 
-    The wheel for a ``container`` is needed on the first node only, the head, which installs it in the image of all
-    nodes.
+    ``capabilities``: of all known GPUs, None for a build for CPUs. ``drivers``: the newest CUDA release that the driver
+    of each node supports ("13.0"), "" if unknown. ``stores``: the builds of each node that needs the wheel.
     """
-    if request.wanted == FALSE:
-        return Choice(OFF, ())
-    own = own_source(request, release)
-    if request.wanted == AUTO and not own:
-        verdict = (PUBLISHED, (_IN_IMAGE,)) if container else _published(nodes, device)
-        if verdict:
-            return Choice(*verdict)
-    why = own or ((f"vllm_build_enabled: {request.wanted}",) if request.wanted != AUTO else tuple(_gaps(nodes)))
-    items = _items(request, release, torch, device, nodes, nodes[:1] if container else nodes)
-    state = READY if all(_has(node, items) for node in nodes) else MISSING
-    estimates = [_estimate(item, device, nodes[0]) for item in items if state == MISSING and not item.wheel]
-    return Choice(state, (*why, *estimates), key(request), items, request.identity, request.archive)
-
-
-def own_source(request: Request, release: str) -> tuple[str, ...]:
-    """Return why the published wheel has another source than the request, () if it has the same one."""
-    count = len(request.patches)
-    found = ["1 patch changes the source" if count == 1 else f"{count} patches change the source"] if count else []
-    if not request.archive and request.source.removesuffix("/").removesuffix(".git") != _REPOSITORY:
-        found.append(f"vllm_build_source: {request.source} is not the repository of the releases")
-    if not request.archive and request.version not in ("", f"v{release}"):
-        found.append(f"vllm_build_version: {request.version} is not the release v{release} of the stack")
-    if request.archive and f"-{release}." not in request.source.rpartition("/")[2]:
-        found.append(
-            f"vllm_build_source: {request.source.rpartition('/')[2]} is not the archive of the release {release}"
-        )
-    return tuple(found)
-
-
-def _estimate(item: Item, device: str, head: BuildNode) -> str:
-    """Return the sentence about the expected duration on the head, with its basis."""
-    last = next((found for found in head.stored if found.seconds and found.jobs), None)
-    if last:
-        return (
-            f"{item.name} is built on {head.name} in about {span(last.seconds)}, as the build {last.name} with "
-            f"{last.jobs} compilers"
-        )
-    work = plan.CPU_SECONDS[device] * max(1, len(item.capabilities))
-    basis = f"{work / 3600:.1f} CPU hours, measured on x86-64 (docs/benchmarks.md)"
-    if not head.cores:
-        return f"{item.name} is built on {head.name}: {basis}"
-    jobs = plan.jobs_of(head.cores, head.memory, device)
-    return f"{item.name} is built on {head.name} in about {span(work / jobs)} with {jobs} compilers: {basis}"
-
-
-def _published(nodes: Sequence[BuildNode], device: str) -> tuple[str, tuple[str, ...]] | None:
-    """Return the state and the reason if the published wheel is used, None if a GPU cannot run its code."""
-    if any(node.published is None for node in nodes):
-        return UNDECIDED, ("decided after the installation of the published wheel, from its GPU code",)
-    if _gaps(nodes):
-        return None
-    if device != "cuda":
-        return PUBLISHED, ("the published wheel has no GPU code, and its source is the same",)
-    return PUBLISHED, tuple(dict.fromkeys(_sufficient(node) for node in nodes if node.capability))
-
-
-def _gaps(nodes: Sequence[BuildNode]) -> list[str]:
-    return [
-        f"{node.name}: the published wheel: {gap}"
-        for node in nodes
-        if node.capability and node.published
-        for gap in coverage.gaps(node.published, node.capability, {})
-    ]
-
-
-def _sufficient(node: BuildNode) -> str:
-    """Return the sentence about the published wheel's code for one node's GPU."""
-    found = {name: counts for name, counts in (node.published or {}).items() if name.startswith("vllm/")}
-    without = sorted(name for name, counts in found.items() if not coverage.runs(counts))
-    with_code = (
-        f"{len(found) - len(without)} of {len(found)} extensions of the published wheel have code that "
-        f"{node.capability} runs"
+    if not given["enabled"]:
+        return Choice(schema.OFF)
+    known = tuple(sorted(set(capabilities or ()), key=ComputeCapability.parse))
+    gpus = () if capabilities is None else tuple(given["capabilities"]) or known
+    archs, (release, torch) = plan.architectures(gpus), releases
+    name = f"{release}-{_digest([key(given), archs, release, torch])[:12]}"
+    builds = [next((found for found in stored if found["name"] == name), {}) for stored in stores.values()]
+    first = next(filter(None, builds), {"wheel": "", "sha256": ""})
+    ready = all(found.get("sha256") == first["sha256"] for found in builds)
+    source = f"{given['source'].rpartition('/')[2]} {identity(given)} for {archs or 'CPUs'}"
+    patches = ", ".join(patch["path"].rpartition("/")[2] for patch in given["patches"])
+    return Choice(
+        state=schema.READY if ready else schema.MISSING,
+        why=(source, *([f"patches: {patches}"] if patches else [])),
+        key=key(given),
+        name=name,
+        capabilities=gpus,
+        torch=torch,
+        nodes=tuple(stores),
+        wheel=first["wheel"],
+        sha256=first["sha256"],
+        driver=_oldest(drivers),
+        identity=identity(given),
     )
-    return with_code + (f"; {', '.join(without)} have none" if without else "")
 
 
-def _items(
-    request: Request, release: str, torch: str, device: str, nodes: Sequence[BuildNode], stores: Sequence[BuildNode]
-) -> tuple[Item, ...]:
-    """Return the wheels: one for all nodes, or one for each kind of GPU. Only the nodes ``stores`` need their wheel."""
-    if device != plan.CUDA:
-        return (_item(request, release, torch, (), nodes, stores),)
-    groups: dict[tuple[str, ...], list[BuildNode]] = {}
-    every = tuple(sorted({node.capability for node in nodes if node.capability}, key=ComputeCapability.parse))
-    for node in nodes:
-        own = (node.capability,) if request.separate and node.capability else every
-        groups.setdefault(tuple(request.capabilities) or own, []).append(node)
-    return tuple(_item(request, release, torch, capabilities, group, stores) for capabilities, group in groups.items())
+def _oldest(drivers: Iterable[str]) -> str:
+    numbers = [(number, driver) for driver in drivers if (number := versions.release(driver))]
+    return min(numbers)[1] if numbers else ""
 
 
-def _item(
-    request: Request,
-    release: str,
-    torch: str,
-    capabilities: tuple[str, ...],
-    ranks: Sequence[BuildNode],
-    stores: Sequence[BuildNode],
-) -> Item:
-    """Return the wheel of the nodes ``ranks``, which those among ``stores`` need as a file."""
-    nodes = [node for node in ranks if node in stores]
-    archs = architectures(capabilities)
-    digest = _digest([key(request), archs, release, torch])
-    name = f"{release}-{digest[:12]}"
-    stored = next((found for node in nodes for found in node.stored if found.name == name), None)
-    version = f"{release}+gb10.{digest[:8]}"
-    names = tuple(node.name for node in nodes)
-    driver = min(
-        (node.cuda for node in ranks if versions.release(node.cuda)),
-        key=lambda text: versions.release(text) or (),
-        default="",
-    )
-    file = (stored.wheel, stored.sha256) if stored else ("", "")
-    return Item(name, capabilities, archs, version, torch, names, *file, driver)
-
-
-def _has(node: BuildNode, items: Sequence[Item]) -> bool:
-    """Return whether a node has its wheel, with the hash that the others have. A node that needs none has it."""
-    mine = next((item for item in items if node.name in item.nodes), None)
-    return mine is None or any((found.name, found.sha256) == (mine.name, mine.sha256) for found in node.stored)
-
-
-def digest_of_lock(lock: str, given: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> str:
-    """Return runtime_digest() before the cluster is planned, from the text of a lock and each node's vllm_build_info.
+def digest_of_lock(lock: str, given: Given) -> str:
+    """Return runtime_digest() before the cluster is planned, from the text of a lock.
 
     Invalid variables count as no build; the plan reports them.
     """
-    request, release = parse.request(given), requirements.version(lock, "vllm")
-    own = hashlib.sha256(lock.encode()).hexdigest()
-    if request.wanted == FALSE or check_request(request, release, bool(lock)):
-        return own
-    # The names of the wheels do not change the environment's name, so the builds do not count here.
-    found = [
-        BuildNode(str(index), str(node.get("capability") or ""), (), parse.published(node.get("published")))
-        for index, node in enumerate(nodes)
-    ]
-    # The device changes only the words of the reasons, and the wheels.
-    return runtime_digest(own, choose(request, release, "", "cpu", found))
+    release = stacks.locked(lock).get("vllm", "")
+    built = given["enabled"] and not check_request(given, release, bool(lock))
+    return runtime_digest(hashlib.sha256(lock.encode()).hexdigest(), key(given) if built else "")
+
+
+def runtime_digest(lock_digest: str, build: str) -> str:
+    """Return the digest that names the environment of a lock: its own, or another one for the ``key`` of a build."""
+    return _digest([lock_digest, build]) if build else lock_digest
 
 
 def _digest(data: Any) -> str:
     return hashlib.sha256(json.dumps(data).encode()).hexdigest()
-
-
-def runtime_digest(lock_digest: str, choice: Choice) -> str:
-    """Return the digest that names the environment of a lock: its own, or another one for a build."""
-    return _digest([lock_digest, choice.key]) if choice.built else lock_digest

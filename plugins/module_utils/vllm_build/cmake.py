@@ -11,19 +11,14 @@ that 12.1a becomes 12.0. Source: cmake/utils.cmake, cuda_archs_loose_intersectio
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 
+#: In vLLM's CMakeLists.txt alone.
+PROJECT = "project(vllm_extensions"
 #: A list of all kernels, or of one kernel: the command and its entries.
-_ARCHS = re.compile(
-    r'^( *)((?:set\(CUDA_SUPPORTED_ARCHS|cuda_archs_loose_intersection\(\w+)\s+")([^"]*)"', re.MULTILINE
-)
-
-
-def is_vllm(text: str) -> bool:
-    """Return whether this is vLLM's CMakeLists.txt."""
-    return "project(vllm_extensions" in text
+_ARCHS = re.compile(r'^ *(?:set\(CUDA_SUPPORTED_ARCHS|cuda_archs_loose_intersection\(\w+)\s+"[^"]*"', re.MULTILINE)
 
 
 def with_gpus(text: str, gpus: Sequence[ComputeCapability]) -> str:
@@ -31,17 +26,10 @@ def with_gpus(text: str, gpus: Sequence[ComputeCapability]) -> str:
     added = sorted({gpu for gpu in gpus if gpu.minor})
 
     def extended(match: re.Match[str]) -> str:
-        entries = match[3].split(";")
+        entries = match[0]
         for gpu in added:
-            entries = list(_with(entries, gpu))
-        return f'{match[1]}{match[2]}{";".join(entries)}"'
+            if not re.search(rf'[";]{re.escape(str(gpu))}[af]?(\+PTX)?[";]', entries):
+                entries = re.sub(rf'([";]{gpu.major}\.0([af]?))(?=[";])', rf"\1;{gpu}\2", entries)
+        return entries
 
     return _ARCHS.sub(extended, text)
-
-
-def _with(entries: list[str], gpu: ComputeCapability) -> Iterator[str]:
-    known = any(re.fullmatch(rf"{re.escape(str(gpu))}[af]?(\+PTX)?", entry) for entry in entries)
-    for entry in entries:
-        yield entry
-        if not known and (base := re.fullmatch(rf"{gpu.major}\.0([af]?)", entry)):
-            yield f"{gpu}{base[1]}"

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import IO
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError, refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import wheel
 
 #: The largest wheel, packed and unpacked, in bytes; the most files; the largest text that is parsed.
@@ -46,8 +46,7 @@ def pack(descriptor: int, path: str) -> str:
     try:
         with open(descriptor, "rb", closefd=False) as source, zipfile.ZipFile(_listed(source)) as archive:
             found = [member for member in archive.infolist() if not member.is_dir()]
-            if refused := _problems(found):
-                raise ProblemsError(refused)
+            refuse(_problems(found))
             with open(path, "wb") as file:
                 with zipfile.ZipFile(file, "w") as target:
                     _write(archive, target, sorted(found, key=lambda member: member.filename))
@@ -102,15 +101,16 @@ def _write(archive: zipfile.ZipFile, target: zipfile.ZipFile, found: Sequence[zi
             continue
         mode = io_file.SEARCHABLE if member.external_attr >> 16 & 0o111 else io_file.READABLE
         with archive.open(member) as source:
+            content = source
             if member.filename.endswith(f"{wheel.INFORMATION}/entry_points.txt"):
-                content = wheel.entry_points(source.read(_MOST_TEXT).decode()).encode()
-                record.append(_member(target, member.filename, mode, io.BytesIO(content), len(content)))
-            else:
-                record.append(_member(target, member.filename, mode, source, member.file_size))
+                text = source.read(_MOST_TEXT)
+                refuse(wheel.entry_problems(text.decode()))
+                content = io.BytesIO(text)
+            record.append(_member(target, member.filename, mode, content, member.file_size))
     table = io.StringIO()
     csv.writer(table, lineterminator="\n").writerows([*record, (own, "", "")])
-    content = table.getvalue().encode()
-    _member(target, own, io_file.READABLE, io.BytesIO(content), len(content))
+    text = table.getvalue().encode()
+    _member(target, own, io_file.READABLE, io.BytesIO(text), len(text))
 
 
 def _member(target: zipfile.ZipFile, name: str, mode: int, source: IO[bytes], size: int) -> tuple[str, str, int]:

@@ -13,23 +13,22 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import mmap
+import json
 import os
 import shutil
+import tempfile
 import zipfile
-import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import coverage, fat_binary
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import parse
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError, refuse
+from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_coverage
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import io_pack, parse, wheel
 
-STAMP = "stamp.json"
+_STAMP = "stamp.json"
 _MOST_STAMP = 1 << 20
-#: The largest extension that is read, in bytes.
-_MOST_EXTENSION = 4 << 30
 
 
 def stamps(store: str) -> list[dict[str, Any]]:
@@ -38,88 +37,62 @@ def stamps(store: str) -> list[dict[str, Any]]:
     The wheel's hash is verified at its installation.
     """
     found = []
-    for path in sorted(glob.glob(f"{glob.escape(store)}/wheels/*/{STAMP}"), key=os.path.getmtime, reverse=True):
+    for path in sorted(glob.glob(f"{glob.escape(store)}/wheels/*/{_STAMP}"), key=os.path.getmtime, reverse=True):
         stamp, folder = io_json.json_file(path, _MOST_STAMP) or {}, os.path.dirname(path)
         stored = parse.build(stamp)
-        if stored and stored.name == os.path.basename(folder) and os.path.isfile(f"{folder}/{stored.wheel}"):
+        if stored.get("name") == os.path.basename(folder) and os.path.isfile(f"{folder}/{stored['wheel']}"):
             found.append(stamp)
     return found
 
 
-@contextlib.contextmanager
-def part(store: str, name: str) -> Iterator[str]:
-    """Yield a temporary folder.
+def add(store: str, stamp: Mapping[str, Any], source: int, gpus: Sequence[ComputeCapability]) -> dict[str, Any]:
+    """Add a wheel, an open file, in its one form, and return its stamp.
 
-    It becomes the build if the block succeeds, and is removed otherwise. Raises OSError.
+    A stamp of another host has the hash of that form. Raises ProblemsError for another hash, a damaged wheel, other
+    files than vLLM's, and a wheel without code for a GPU; OSError.
     """
-    # Also what interrupted runs left of other builds, which takes gigabytes.
-    for left in glob.glob(f"{glob.escape(store)}/wheels/.*.part"):
+    wheels, name = f"{store}/wheels", stamp["name"]
+    # What interrupted runs left, also of other builds, takes gigabytes.
+    for left in glob.glob(f"{glob.escape(wheels)}/.*.part"):
         shutil.rmtree(left)
-    with io_file.new_folder(f"{store}/wheels/{name}", f"{store}/wheels/.{name}.part") as temporary:
-        yield temporary
+    with io_file.new_folder(f"{wheels}/{name}", f"{wheels}/.{name}.part") as folder:
+        path = f"{folder}/{stamp['wheel']}"
+        sha256 = io_pack.pack(source, path)
+        if sha256 != stamp.get("sha256", sha256):
+            fix = "remove the build on the head, and run again"
+            raise ProblemsError([Problem("file", f"its one form has sha256 {sha256}", stamp["sha256"], fix)])
+        found = _coverage(path, folder, gpus)
+        refuse(wheel.problems(found))
+        content = {"coverage": wheel.lines(found), **stamp, "sha256": sha256}
+        text = json.dumps(content, indent=2, sort_keys=True) + "\n"
+        io_file.write_file(f"{folder}/{_STAMP}", text, io_file.READABLE)
+    return content
 
 
-def extensions(wheel: str, folder: str) -> dict[str, list[fat_binary.FatBinary]]:
-    """Return {name: programs} of the wheel's extensions, which are unpacked one at a time below ``folder``.
+def _coverage(path: str, folder: str, gpus: Sequence[ComputeCapability]) -> wheel.Found:
+    """Return the GPU code of a wheel in its one form, whose extensions are unpacked below ``folder``.
 
-    Raises ProblemsError for a damaged wheel or extension, OSError.
+    Raises ProblemsError for a damaged extension, OSError.
     """
-    found = {}
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            for member in archive.infolist():
-                if member.filename.endswith(".so"):
-                    found[coverage.name(member.filename)] = _programs(archive, member, f"{folder}/.extension")
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        # The last two are for packed data that this Python cannot read: another method, or encrypted.
-        raise _damaged(wheel, str(error)) from error
-    return found
+    with tempfile.TemporaryDirectory(dir=folder) as unpacked:
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if gpus and name.endswith(".so")]
+            archive.extractall(unpacked, names)
+        return {str(gpu): io_coverage.read(unpacked, gpu) for gpu in gpus}
 
 
-def _programs(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: str) -> list[fat_binary.FatBinary]:
-    if member.file_size > _MOST_EXTENSION:
-        raise _damaged(member.filename, f"it has {member.file_size} bytes")
-    try:
-        with archive.open(member) as source, open(path, "wb") as target:
-            shutil.copyfileobj(source, target, 1 << 20)
-        if not member.file_size:
-            return []
-        with (
-            open(path, "rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
-            memoryview(content) as data,
-        ):
-            return fat_binary.loaded(fat_binary.read(data, member.filename))
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+def remove_old(store: str, used: str, runtime: str | None, keep: int) -> list[str]:
+    """Remove all builds but ``used``, that of an environment and the newest, so that ``keep`` stay. Return their names.
 
-
-def _damaged(path: str, found: str) -> ProblemsError:
-    return ProblemsError(
-        [Problem("wheel", f"{os.path.basename(path)}: {found}", "a complete wheel", "run the build again")]
-    )
-
-
-def installed(store: str, runtime: str | None) -> list[str]:
-    """Return the builds whose wheel an environment has.
-
-    Its last file lists the wheels' hashes; see PlannedNode.runtime_mark.
+    The last file of an environment lists the wheels' hashes; see PlannedNode.runtime_mark. Raises OSError.
     """
     hashes = io_file.read(f"{runtime}/.complete").split() if runtime else []
-    return [str(stamp["name"]) for stamp in stamps(store) if stamp["sha256"] in hashes]
-
-
-def old(store: str, used: Collection[str], keep: int) -> list[str]:
-    """Return the builds to remove: all but ``used`` and the newest, so that ``keep`` stay."""
-    others = [str(stamp["name"]) for stamp in stamps(store) if stamp["name"] not in used]
-    return others[max(0, keep - len(used)) :]
-
-
-def forget(store: str, names: Sequence[str]) -> None:
-    """Remove builds. Raises OSError."""
-    for name in names:
+    found = stamps(store)
+    others = [str(stamp["name"]) for stamp in found if stamp["name"] != used and stamp["sha256"] not in hashes]
+    removed = others[max(0, keep - (len(found) - len(others))) :]
+    for name in removed:
         # Without its stamp it is no longer a build, so an interrupted removal leaves none that is incomplete.
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{store}/wheels/{name}/{STAMP}")
+            os.unlink(f"{store}/wheels/{name}/{_STAMP}")
         shutil.rmtree(f"{store}/wheels/{name}")
+    return removed

@@ -7,8 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 #: An entry of a requirements file with its continued lines.
 _ENTRY = re.compile(r"^(?P<name>[A-Za-z0-9][\w.-]*)(?:.*\\\n)*.*$", re.MULTILINE)
@@ -29,24 +28,6 @@ def requirements(lock: str, tools: str) -> str:
     runtime, own = entries(lock), entries(tools)
     names = [*(name for name in _OF_RUNTIME if name in runtime), *own]
     return "".join(f"{runtime.get(name) or own[name]}\n" for name in dict.fromkeys(names))
-
-
-def dependencies(store: str, unpacked: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the folder of each unpacked dependency by the variable of vLLM's CMake files that names it.
-
-    An entry has ``variable``, ``sha256`` and, below the archive's folder, ``folder``.
-    """
-    return {
-        each["variable"]: f"{store}/dependencies/{each['sha256'][:12]}/{each.get('folder', '')}".removesuffix("/")
-        for each in unpacked
-    }
-
-
-def version(lock: str, package: str) -> str:
-    """Return the release of a package that a lock pins, without a local part; "" if it does not pin it."""
-    entry = entries(lock).get(package, "")
-    found = re.match(r"[^=@]+==\s*([^+;\s\\]+)", entry) or re.search(r"/[A-Za-z0-9_.]+-([0-9][^-%+/]*)[-%+]", entry)
-    return found[1] if found else ""
 
 
 def _normal(name: str) -> str:

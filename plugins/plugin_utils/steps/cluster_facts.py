@@ -28,17 +28,11 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """The inputs.
-
-    ``builds``: Whether to read only the builds of vLLM, on which the name of the environment depends. The role
-    registers them as ``__gb10_built``.
-    """
-
-    builds: bool = False
+    """No inputs."""
 
 
-def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, Any]:
-    """Return {node}: the planner's input about the node without its settings; or {builds, reason}."""
+def run(step: Decision, _given: Inputs, variables: dict[str, Any]) -> dict[str, Any]:
+    """Return {node}: the planner's input about the node without its settings."""
     host, nodes = variables["inventory_hostname"], step.variable(variables, "gb10_nodes")
     if missing := [node for node in nodes if node not in variables["ansible_play_hosts_all"]]:
         message = (
@@ -62,8 +56,6 @@ def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, A
         "observed": {},
         "queried": {},
     }
-    if given.builds:
-        return {"changed": False, **_builds(step, own, variables), "_ansible_verbose_override": True}
     found = {**node, **_found(step, node, own, variables)}
     return {"changed": False, "node": found, "_ansible_verbose_override": True}
 
@@ -88,30 +80,14 @@ def _found(
     return {"observed": json.loads(text or "{}"), "unrecorded": "" if text else path}
 
 
-def _builds(step: Decision, own: Mapping[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-    """Return {builds, reason}: the builds of vLLM and the published wheel, or why they could not be read."""
-    lock = step.file(own["settings"]["gb10_runtime_lock"], variables)
-    result, reason = step.read("gb10.cluster.vllm_build_info", collect.build_options(own, lock), variables)
-    return {"builds": collect.facts(result), "reason": reason}
-
-
 def _read(step: Decision, node: Mapping[str, Any], own: Mapping[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-    head, nodes = node["group"] == "head", []
-    if own["build"]["enabled"] != "false":
-        nodes = step.variable(variables, "gb10_nodes")
-    read = step.of_nodes(variables, nodes, "__gb10_built", {})
-    if reason := read.get(node["name"], {}).get("reason", ""):
-        return {"unreachable": reason}
-    builds = {name: each.get("builds", {}) for name, each in read.items()}
-    lock = step.file(own["settings"]["gb10_runtime_lock"], variables)
-    runtime = collect.runtime(own, lock, list(builds.values()))
+    head = node["group"] == "head"
+    runtime = collect.runtime(own, step.file(own["settings"]["gb10_runtime_lock"], variables))
     observed, reason = step.read("gb10.cluster.node_info", collect.options(own, runtime, head), variables)
     found = {"read": time.time(), "unreachable": reason}
     if reason:
         return found
     observed = collect.facts(observed)
-    if build := builds.get(node["name"]):
-        observed = {**observed, "vllm_build": build}
     queried = _queried(step, own, runtime, variables) if head and not own["known_release"] else {}
     return {**found, "observed": observed, "queried": queried}
 

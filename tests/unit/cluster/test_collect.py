@@ -17,7 +17,7 @@ HUB = {"name": "openai/gpt-oss-20b", "revision": "main"}
 READ = {"read": 1.0, "unreachable": "", "observed": {}}
 
 
-def inputs(build: Any = "false", **changes: Any) -> dict[str, Any]:
+def inputs(build: bool = False, **changes: Any) -> dict[str, Any]:
     own = {"build": {**BUILD, "enabled": build}, "packages": ["g++"], "model_path": "", "hub_model": HUB}
     settings = {name: changes.pop(name) for name in list(changes) if name in SETTINGS}
     return {**own, "settings": {**SETTINGS, **settings}, **changes}
@@ -25,7 +25,7 @@ def inputs(build: Any = "false", **changes: Any) -> dict[str, Any]:
 
 def test_a_node_is_read_with_the_settings_of_all_roles() -> None:
     given = inputs(model_path="/m", model_store_source="/nas/m", vllm_runtime_keep_releases=5, gb10_service_user="llm")
-    folder = collect.runtime(given, LOCK, [])
+    folder = collect.runtime(given, LOCK)
     assert folder == f"/opt/gb10/runtime/{OWN}"
     found = {"runtime": folder, "user": "llm", "keep_runtimes": 5, "packages": ["g++"], "model": "/m"}
     found["exclude"] = SETTINGS["model_store_exclude"]
@@ -35,11 +35,8 @@ def test_a_node_is_read_with_the_settings_of_all_roles() -> None:
     assert "source" not in unstored and "model" not in unstored
 
 
-@pytest.mark.parametrize(
-    ("build", "more"), [(True, {}), ("auto", {"runtime": f"/opt/gb10/runtime/{OWN}"})], ids=["built", "auto"]
-)
-def test_only_auto_reads_the_published_wheel(build: Any, more: dict[str, str]) -> None:
-    assert collect.build_options(inputs(build), LOCK) == {"store": "/opt/gb10/build", **more}
+def test_the_builds_of_vllm_are_read_if_one_is_wanted() -> None:
+    assert collect.options(inputs(build=True), "", False)["builds"] == "/opt/gb10/build"
 
 
 ASKED = {

@@ -4,6 +4,7 @@ problems."""
 from __future__ import annotations
 
 import copy
+import hashlib
 from typing import Any
 
 import pytest
@@ -14,7 +15,6 @@ TORCH = LOCK + lock_of("torch==2.13.0+cpu")
 COMMIT = "7" * 40
 CONTAINER = {"gb10_runtime": "container", "gb10_container_image": BASE, "gb10_distributed_executor_backend": "mp"}
 NATIVE = {"gb10_runtime": "native", "gb10_container_image": ""}
-PATCH = {"patches": [{"path": "a.patch", "sha256": "3" * 64}]}
 WHEEL = "vllm-0.32.0+gb10.ab-cp312-cp312-linux_aarch64.whl"
 LAYER = {"name": "own", "folder": "/srv/own", "digest": "d", "packages": [], "network": False, "problem": ""}
 
@@ -29,10 +29,10 @@ def wanted(enabled: Any = True, build: dict[str, Any] | None = None, **settings:
 
 def built(nodes: list[Node], *indices: int, sha256: str = "5" * 64, wheel: str = WHEEL) -> list[Node]:
     """Add the planned build to the stores of nodes, by default to the head's."""
-    (item,) = planned(copy.deepcopy(nodes), TORCH)["build"]["wheels"]
+    item = planned(copy.deepcopy(nodes), TORCH)["build"]
     for index in indices or (0,):
         found = [{"name": item["name"], "wheel": wheel, "sha256": sha256}]
-        nodes[index]["observed"]["vllm_build"] = {"builds": found, "published": None}
+        nodes[index]["observed"]["vllm_build"] = {"builds": found}
     return nodes
 
 
@@ -42,9 +42,9 @@ PLANS: dict[str, tuple[list[Node], dict[str, Any]]] = {
         built(wanted()),
         {
             "build.state": "ready",
-            "build.wheels.0.nodes": ["spark1"],
-            "build.wheels.0.capabilities": ["12.1"],
-            "build.wheels.0.torch": "2.13.0",
+            "build.nodes": ["spark1"],
+            "build.capabilities": ["12.1"],
+            "build.torch": "2.13.0",
             "runtime.base": BASE,
             "runtime.builds.0.base": BASE,
             "runtime.builds.0.sha256": "5" * 64,
@@ -60,29 +60,10 @@ PLANS: dict[str, tuple[list[Node], dict[str, Any]]] = {
     **{
         f"a wheel with the name {name!r}": (
             built(wanted(), wheel=name),
-            {"build.state": "missing", "build.wheels.0.wheel": ""},
+            {"build.state": "missing", "build.wheel": ""},
         )
         for name in ("../../vllm.whl", "vllm.whl\nRUN x", "vllm")
     },
-    "auto": (
-        wanted("auto"),
-        {
-            "build.state": "published",
-            "runtime.image": BASE,
-            "build.why": [
-                "the source is the stack's own release, and the GPU code in an image is not read; "
-                "vllm_build_enabled: true builds it"
-            ],
-        },
-    ),
-    "auto with a patch": (
-        built(wanted("auto", PATCH)),
-        {"build.state": "ready", "build.why": ["1 patch changes the source"]},
-    ),
-    "auto in an image of another release": (
-        queried(wanted("auto"), BASE, version="0.41.0"),
-        {"build.state": "published"},
-    ),
     "no build": (wanted(False), {"runtime.image": BASE}),
     "a queried image": (queried(wanted(), BASE, version="0.32.0"), {"build.state": "missing"}),
     "a build for an environment on one node": (built(wanted(**NATIVE)), {"build.state": "missing"}),
@@ -90,8 +71,9 @@ PLANS: dict[str, tuple[list[Node], dict[str, Any]]] = {
         built(wanted(**NATIVE), 0, 1),
         {
             "build.state": "ready",
-            "build.wheels.0.nodes": ["spark1", "spark2"],
+            "build.nodes": ["spark1", "spark2"],
             "runtime.builds": [],
+            "nodes.1.runtime_mark": f"{hashlib.sha256(TORCH.encode()).hexdigest()}\n{'5' * 64}\n",
             **{
                 f"nodes.{index}.wheels.0.{name}": value
                 for index in (0, 1)
@@ -109,7 +91,7 @@ def test_parts_of_a_plan_with_a_build(nodes: list[Node], expected: dict[str, Any
 
 def test_the_ranks_run_the_image_with_the_wheel_below_the_users_layers() -> None:
     plan = planned(built(wanted()), TORCH)
-    (item,), runtime = plan["build"]["wheels"], plan["runtime"]
+    item, runtime = plan["build"], plan["runtime"]
     assert runtime["builds"][0]["wheel"] == f"/opt/gb10/build/wheels/{item['name']}/{item['wheel']}"
     assert runtime["image"] == runtime["name"] == runtime["builds"][0]["image"]
     layered = planned(built(wanted()), TORCH, layers=[LAYER])["runtime"]
@@ -145,7 +127,6 @@ REFUSED: dict[str, tuple[list[Node], str, str, str]] = {
         "gb10_runtime_lock: vllm.lock has releases without hash (line 7: numpy==2.4.0). ",
         "",
     ),
-    "wheels for each GPU": (wanted(build={"separate": True}), TORCH, "vllm_build_separate: true. ", ""),
     "an image of another release": (
         queried(wanted(), BASE),
         TORCH,

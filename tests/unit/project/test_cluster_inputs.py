@@ -21,6 +21,7 @@ HOST = {
     "base": "/srv",
     "model_store_source": "{{ base }}/models",
     "model_store_hub_token": "hf_secret",
+    "vllm_build_environment": "CMAKE_ARGS=-DX",
     "vllm_runtime_index_url": "{{ gb10_plan.nothing }}",
 }
 PLAY = """
@@ -78,6 +79,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     ("name", "value"),
     [
         ("vllm_serve_smoke_tokens", 7),
+        ("vllm_build_environment", {"CMAKE_ARGS": "-DX"}),
         ("gb10_ray_port", 7000),
         ("model_store_enabled", False),
         ("model_store_source", "/srv/models"),

@@ -60,17 +60,16 @@ def test_only_the_head_reads_the_archives_of_a_build(tmp_path: Path) -> None:
         vllm_build_enabled=True,
         vllm_build_source="vllm.tar.gz",
         vllm_build_patches=["fix.patch", "none.patch"],
-        vllm_build_dependencies=[{"archive": "none.zip"}, "text"],
+        vllm_build_dependencies=[{"variable": "X", "archive": "none.zip", "sha256": 7}],
     )
     worker, head = (sources.build(given, head, str(tmp_path)) for head in (False, True))
     assert worker["patches"] == [
         {"path": f"{tmp_path}/fix.patch", "sha256": digest["fix.patch"]},
         {"path": f"{tmp_path}/none.patch", "sha256": ""},
     ]
-    assert worker["enabled"] == "true" and "archives" not in worker
+    assert (worker["enabled"], worker["archives"], worker["dependencies"][0]["sha256"]) == (True, {}, "7")
     assert head == {**worker, "archives": {"vllm.tar.gz": digest["vllm.tar.gz"], "none.zip": ""}}
     assert sources.build({**given, "vllm_build_enabled": False}, True, str(tmp_path))["archives"] == {}
-    assert sources.build({**given, "vllm_build_patches": "text"}, False, "")["patches"] == "text"
 
 
 RECIPE = (

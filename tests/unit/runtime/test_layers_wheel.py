@@ -55,9 +55,9 @@ class Head(EngineHost):
         node["build"] = {**node["build"], "enabled": True, "commit": "7" * 40, "version": ""}
         plan, _problems = cluster_plan([node], PINS)
         if built:
-            name, sha256 = plan["build"]["wheels"][0]["name"], hashlib.sha256(CONTENT).hexdigest()
+            name, sha256 = plan["build"]["name"], hashlib.sha256(CONTENT).hexdigest()
             stamp = {"name": name, "wheel": self.file, "sha256": sha256}
-            node["observed"]["vllm_build"] = {"builds": [stamp], "published": None}
+            node["observed"]["vllm_build"] = {"builds": [stamp]}
             plan, problems = cluster_plan([node], PINS)
             assert problems == []
         return dict(node_plan(plan, "spark1"))
@@ -133,7 +133,7 @@ def test_a_wheel_for_another_python_is_refused(tmp_path: Path) -> None:
 def test_no_image_is_built_before_the_wheel(head: Head) -> None:
     head.plan = head.planned(built=False)
     failed = head.play([{"ansible.builtin.include_role": {**ROLE, "tasks_from": "prepare"}}])
-    name = head.plan["build"]["wheels"][0]["name"]
+    name = head.plan["build"]["name"]
     head.refuses(
         failed,
         f"vllm_build_enabled: the build is not on every node ({name}).",

@@ -66,3 +66,9 @@ def test_they_are_a_nodes_own() -> None:
     assert [node["wheels"] for node in plan["nodes"]] == [[], [{**wheel, "built": False}]]
     wrong = [spark(1, "head"), spark(2, "worker", gb10_runtime_wheels=[{**wheel, "sha256": "?"}])]
     assert [problem.path for problem in cluster_plan(wrong, lock)[1]] == ["nodes[1].gb10_runtime_wheels[0].sha256"]
+
+
+def test_a_wheel_and_a_build_of_vllm_exclude_each_other() -> None:
+    entry = {"wheel": "/site/vllm-0.41.0-cp38-abi3-linux_aarch64.whl", "sha256": "d" * 64}
+    fixes = {problem.fix for problem in wheels.check_wheels([entry], LOCK, "w", built=True)}
+    assert "remove the wheel, or set vllm_build_enabled: false" in fixes

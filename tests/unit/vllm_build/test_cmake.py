@@ -77,7 +77,3 @@ def test_a_gpu_follows_each_x_0_in_its_form() -> None:
         13: "8.0+PTX;12.0;12.1",
     }
     assert changed(GB10, B300) == changed(B300, GB10) == both
-
-
-def test_which_source_it_is() -> None:
-    assert [cmake.is_vllm(text) for text in (TEXT, "project(other LANGUAGES CXX)\n", "")] == [True, False, False]

@@ -1,34 +1,28 @@
-"""The modules vllm_build, vllm_build_info and vllm_build_wheel, and the wait for a build, as on a head and a worker."""
+"""The module and the action vllm_build, as on a head and a worker."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-import os
-import re
-import subprocess
-import sys
-import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
-from ansible.errors import AnsibleConnectionFailure
 from built_wheels import WHEEL, packed_wheel, write_wheel
+from cluster_nodes import lock_of
+from decisions import decide
 from repository import load_yaml, read
 from run_module import program, run_module
+from typed_plans import fact
 
-from ansible_collections.gb10.cluster.plugins.action import vllm_build_wait
 from ansible_collections.gb10.cluster.plugins.lookup import file_digests
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import io_build, wheel
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import io_build, io_store, requirements
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.plan import GIB, Host
-from ansible_collections.gb10.cluster.plugins.modules import vllm_build_wait as wait_module
+from ansible_collections.gb10.cluster.plugins.modules import vllm_build as build_module
 from ansible_collections.gb10.cluster.plugins.plugin_utils import polling
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
 NAME, OTHER = "0.33.0-0123456789ab", "0.33.0-ba9876543210"
 CMAKE = """\
@@ -41,10 +35,10 @@ NVCC = (
     "'sm_90\\nsm_110\\nsm_121\\n'"
 )
 #: A systemctl whose unit is in the file `unit`, and a systemd-run that records its command there.
-SYSTEMCTL = 'case "$1" in show) cat {0}/unit 2>/dev/null;; esac; true'
+SYSTEMCTL = 'case "$1" in show) cat {0}/unit 2>/dev/null;; stop) rm -f {0}/unit;; esac; true'
 SYSTEMD_RUN = """\
 for word in "$@"; do printf '%s\\n' "$word"; done > {0}/started
-printf 'ActiveState=active\\nDescription=Build of vLLM %s\\n' "$(sed -n 's/^--name=//p' {0}/started)" > {0}/unit"""
+printf 'ActiveState=active\\nDescription=Build of vLLM %s\\n' "$(sed -n 's/^--description=Build of vLLM //p' {0}/started)" > {0}/unit"""
 HOST = Host(20, 100 * GIB, 500 * GIB, frozenset({"g++", "git", "ccache"}), headers=True, serving=(), compiler="13.3.0")
 
 
@@ -56,37 +50,31 @@ def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "source" / "CMakeLists.txt").write_text(CMAKE, encoding="utf-8")
     (tmp_path / "source" / "pyproject.toml").write_text('requires = ["torch == 2.14.0"]\n', encoding="utf-8")
     program(tmp_path / "cuda" / "bin", "nvcc", NVCC)
+    program(tmp_path / "tools", "g++", "echo 13.3.0")
     program(tmp_path / "tools", "systemctl", SYSTEMCTL.format(tmp_path))
     program(tmp_path / "tools", "systemd-run", SYSTEMD_RUN.format(tmp_path))
     monkeypatch.setattr(io_build, "STATE", str(tmp_path / "state"))
     return tmp_path
 
 
-def call(head: Path, module: str, given: Mapping[str, Any], check: bool = False) -> dict[str, Any]:
-    """Return the result of a module with the host's store; None leaves an argument out."""
-    arguments = {name: value for name, value in given.items() if value is not None}
-    return run_module(module, {"store": str(head / "store"), **arguments}, head / "tools", check)
-
-
 def build(head: Path, check: bool = False, host: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
-    """Run vllm_build on a host whose resources do not depend on the test's."""
+    """Run the module on a host whose resources do not depend on the test's; None leaves an option out."""
     arguments = {
+        "store": str(head / "store"),
         "name": NAME,
-        "version": "0.33.0+gb10.01234567",
-        "device": "cuda",
         "capabilities": ["12.1"],
-        "architectures": "12.1a",
         "torch": "2.14.0",
         "cuda": "13",
         "source": str(head / "source"),
         "identity": "vllm.git commit 73cf",
-        "python": "/opt/gb10/build/environment/bin/python",
-        "program": "/opt/gb10/build/io_run.py",
+        "folder": "/opt/gb10/build/environment",
         "cuda_home": str(head / "cuda"),
+        **changes,
     }
+    given = {name: value for name, value in arguments.items() if value is not None}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(io_build, "host", lambda _run, units: replace(HOST, **(host or {})) if units == [] else None)
-        return call(head, "vllm_build", {**arguments, **changes}, check)
+        return run_module("vllm_build", given, head / "tools", check)
 
 
 def started(head: Path) -> list[str]:
@@ -94,54 +82,51 @@ def started(head: Path) -> list[str]:
     return (head / "started").read_text(encoding="utf-8").splitlines() if (head / "started").exists() else []
 
 
-def in_store(head: Path) -> list[str]:
-    return sorted(path.name for path in (head / "store").iterdir())
+def ended(head: Path, active: str = "active", sub: str = "exited", result: str = "success") -> None:
+    text = f"ActiveState={active}\nSubState={sub}\nResult={result}\nDescription=Build of vLLM {NAME}\n"
+    (head / "unit").write_text(text, encoding="utf-8")
 
 
-# --- vllm_build ---
-
-
-def test_a_build_is_started_once(head: Path) -> None:
-    answer, words = build(head), started(head)
-    assert (answer["changed"], answer["jobs"], answer["log"]) == (True, 19, f"{head}/store/build.log")
+def test_a_build_from_its_start_to_its_wheel(head: Path) -> None:
+    answer, words = build(head, patches=[]), started(head)
+    assert (answer["changed"], answer["state"], answer["stamp"]) == (True, "running", None)
     assert words[:2] == ["--unit=gb10-vllm-build.service", f"--description=Build of vLLM {NAME}"]
-    assert words[-8:] == [
-        *("/usr/bin/python3", "-I", "-B", "/opt/gb10/build/io_run.py", f"--name={NAME}", f"--source={head}/store/tree"),
-        *("--state=/var/lib/gb10-vllm-build", "--python=/opt/gb10/build/environment/bin/python"),
-    ]
     variables = {"--setenv=TORCH_CUDA_ARCH_LIST=12.1a", f"--setenv=CUDA_HOME={head}/cuda", "--setenv=MAX_JOBS=19"}
-    assert variables <= set(words)
+    assert {f"cp -a {head}/store/tree work", *variables} <= set(words)
     assert "12.0;12.1" in (head / "store" / "tree" / "CMakeLists.txt").read_text(encoding="utf-8")
-    assert answer["stamp"] == {
+    # Its own compilers may use the memory that a start requires.
+    (head / "started").unlink()
+    (head / "store" / "build.log").write_text("[1/5] Building x\n[2/5] Building y\n\n", encoding="utf-8")
+    for wait in (False, True):
+        again = build(head, host={"memory": 0}, wait=wait)
+        assert (again["changed"], again["line"], started(head)) == (False, "[2/5] Building y", [])
+    assert f"no other build than {OTHER}" in build(head, name=OTHER)["msg"]
+    ended(head)
+    write_wheel(head / "state" / "dist" / WHEEL, "121a")
+    # A run that was interrupted continues with the wait.
+    assert build(head, host={"memory": 0})["state"] == "running"
+    finished = build(head, wait=True, patches=["/x/fix.patch"])
+    assert (finished["changed"], finished["state"], (head / "unit").exists()) == (True, "ready", False)
+    expected = {
+        "name": NAME,
         "version": "0.33.0+gb10.01234567",
         "source": "vllm.git commit 73cf",
-        "patches": [],
+        "patches": ["fix.patch"],
         "architectures": "12.1a",
-        "device": "cuda",
         "torch": "2.14.0",
         "cuda": "13.0.88",
         "compiler": "13.3.0",
-        "machine": os.uname().machine,
-        "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
-        "jobs": 19,
     }
-    # Its own compilers may use the memory that a start requires.
-    (head / "started").unlink()
-    assert (build(head, host={"memory": 0})["changed"], started(head)) == (False, [])
-    assert f"no other build than {OTHER}" in build(head, name=OTHER)["msg"]
-
-
-def test_a_build_in_the_store_is_not_repeated(head: Path) -> None:
-    received(head)
-    answer = build(head, host={"memory": 0, "disk": 0})
-    assert (answer["changed"], started(head), answer["diff"]["before"]) == (False, [], f"{NAME}\n")
+    assert expected.items() <= finished["stamp"].items()
+    stored = build(head, host={"memory": 0, "disk": 0})
+    assert (stored["changed"], stored["state"], stored["stamp"]) == (False, "ready", finished["stamp"])
 
 
 @pytest.mark.parametrize(("check", "source"), [(True, "/source"), (True, None), (False, None)])
 def test_check_mode_and_a_question_without_a_source_start_nothing(head: Path, check: bool, source: str | None) -> None:
     """The role asks for the requirements before it downloads the source."""
     answer = build(head, check, source=source and f"{head}{source}")
-    assert (answer["changed"], answer["jobs"], started(head), in_store(head)) == (source is not None, 19, [], [])
+    assert (answer["changed"], started(head), list((head / "store").iterdir())) == (source is not None, [], [])
 
 
 def test_check_mode_installs_no_packages(head: Path) -> None:
@@ -157,11 +142,9 @@ def test_check_mode_installs_no_packages(head: Path) -> None:
         ({"capabilities": ["12.1a"]}, {}, "capabilities[0]: '12.1a' is not a compute capability"),
         ({"capabilities": ["12.0"]}, {}, "does not support sm_120"),
         ({"cuda_home": "/nonexistent"}, {}, "cuda_home: /nonexistent/bin/nvcc not found"),
-        ({"cuda": "12"}, {}, "CUDA 12, that of torch"),
         ({"source": "/nonexistent"}, {}, "/nonexistent has no CMakeLists.txt of vLLM"),
         ({"torch": "2.13.0"}, {}, "this source requires torch 2.14.0"),
         ({"environment": {"MAX_JOBS": 3}}, {}, "vllm_build_environment: MAX_JOBS"),
-        ({}, {"serving": ("gb10-vllm.service",)}, "gb10-vllm.service is running"),
         ({}, {"disk": 0}, "are free in /var/lib/gb10-vllm-build"),
         ({}, {"compiler": "12.2.0"}, "g++ is release 12"),
         ({"commit": "0" * 40}, {}, "git failed in "),
@@ -170,77 +153,63 @@ def test_check_mode_installs_no_packages(head: Path) -> None:
 )
 def test_what_refuses_a_build(head: Path, changes: dict[str, Any], host: dict[str, Any], found: str) -> None:
     assert found in build(head, host=host, **changes)["msg"]
-    assert (started(head), "tree" in in_store(head)) == ([], False)
+    assert started(head) == []
 
 
 def test_a_patch_may_change_the_required_compiler(head: Path) -> None:
     patch, old = head / "gcc.patch", CMAKE.splitlines()[2]
     text = f"--- a/CMakeLists.txt\n+++ b/CMakeLists.txt\n@@ -3 +3 @@\n-{old}\n+{old.replace('13', '12')}\n"
     patch.write_text(text, encoding="utf-8")
-    answer = build(head, patches=[str(patch)], host={"compiler": "12.2.0"})
-    assert (answer["changed"], answer["stamp"]["patches"]) == (True, ["gcc.patch"])
-
-
-def test_a_moved_tag_is_said_with_the_other_problems(head: Path) -> None:
-    git = ["git", "-C", str(head / "source"), "-c", "user.name=n", "-c", "user.email=e"]
-    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "all"]):
-        subprocess.run([*git, *command], check=True)
-    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
-    message = build(head, commit="0" * 40, host={"disk": 0})["msg"]
-    assert message.startswith("2 problems found")
-    assert f"vllm_build_commit: {head}/source is commit {commit}. Expected: {'0' * 40}" in message
-    assert build(head, commit=commit)["changed"] is True
-
-
-def test_the_settings_reach_the_unit(head: Path) -> None:
-    settings = {"jobs": 3, "nvcc_threads": 2, "ccache": False, "network": False, "while_serving": True, "timeout": 60}
-    host = {"programs": frozenset({"g++", "git"}), "serving": ("gb10-vllm.service",)}
-    build(head, host=host, environment={"VERBOSE": 1}, **settings)
-    variables = ("MAX_JOBS=3", "NVCC_THREADS=2", "CCACHE_DISABLE=1", "VERBOSE=1")
-    properties = ("PrivateNetwork=yes", "RuntimeMaxSec=60")
-    expected = {*(f"--setenv={each}" for each in variables), *(f"--property={each}" for each in properties)}
-    assert expected <= set(started(head))
+    assert build(head, patches=[str(patch)], host={"compiler": "12.2.0"})["changed"] is True
 
 
 def test_a_build_for_cpus(head: Path) -> None:
-    answer = build(head, device="cpu", capabilities=[], architectures="", cuda="", cuda_home=None)
-    assert (answer["changed"], answer["stamp"]["cuda"]) == (True, "")
+    answer = build(head, device="cpu", capabilities=[], cuda="", cuda_home=None)
+    assert answer["changed"] is True
     assert (head / "store" / "tree" / "CMakeLists.txt").read_text(encoding="utf-8") == CMAKE
     assert not any("CUDA_HOME" in word for word in started(head))
 
 
-# --- vllm_build_wheel, with a wheel of another host ---
+@pytest.mark.parametrize(
+    ("unit", "reason"),
+    [
+        (("failed", "failed", "exit-code"), "the build failed\nfatal: the disk is full"),
+        (("failed", "failed", "timeout"), "it ran longer than vllm_build_timeout"),
+        (("inactive", "dead"), "its unit is gone"),
+    ],
+)
+def test_a_failed_build_says_why_and_starts_again(head: Path, unit: tuple[str, ...], reason: str) -> None:
+    (head / "store" / "build.log").write_text("fatal: the disk is full\nend\n", encoding="utf-8")
+    ended(head, *unit)
+    message = build(head, wait=True)["msg"]
+    assert f"the build of vLLM ended: {reason}" in message and "the runtime is unchanged" in message
+    assert build(head)["changed"] is True and started(head)
+    assert (head / "store" / "build.log.1").exists()
 
 
-def stamp_of(path: Path, name: str = NAME, **changes: Any) -> dict[str, Any]:
-    return {"name": name, "wheel": WHEEL, "sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "jobs": 7, **changes}
+# --- a wheel of another host ---
 
 
-def received(head: Path, name: str = NAME, check: bool = False, **changes: Any) -> dict[str, Any]:
-    """Run vllm_build_wheel with a file that another host sent; None leaves an argument out."""
+def received(head: Path, check: bool = False, stamp: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    """Run the module with a file that another host sent."""
     path = packed_wheel(head / "transfer" / WHEEL, "121a")
-    arguments = {"name": name, "stamp": stamp_of(path, name), "file": str(path), **changes}
-    return call(head, "vllm_build_wheel", arguments, check)
-
-
-def builds(head: Path) -> list[str]:
-    return [stamp["name"] for stamp in info(head)["builds"]]
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    sent = {"name": NAME, "wheel": WHEEL, "sha256": sha256, "coverage": ["x"], **(stamp or {})}
+    return build(head, check, **{"stamp": sent, "file": str(path), "source": None, "folder": None, **changes})
 
 
 def test_a_wheel_is_received_once(head: Path) -> None:
     asked, checked = received(head, stamp=None, file=None), received(head, check=True)
-    assert [(found["changed"], found["stamp"]) for found in (asked, checked)] == [(False, None), (True, None)]
-    assert in_store(head) == []
-    first = received(head)
-    assert (first["changed"], first["stamp"]) == (True, stamp_of(head / "transfer" / WHEEL))
-    assert (first["diff"], first["lines"]) == ({"before": "", "after": f"{NAME}\n"}, [])
-    for changes in ({}, {"stamp": None, "file": None}):
-        again = received(head, **changes)
-        assert (again["changed"], again["stamp"]) == (False, first["stamp"])
-    assert info(head)["builds"] == [first["stamp"]]
-    assert sorted(path.name for path in (head / "store" / "wheels" / NAME).iterdir()) == ["stamp.json", WHEEL]
-    (head / "store" / "wheels" / NAME / "stamp.json").write_text("{", encoding="utf-8")
-    assert "is not JSON" in call(head, "vllm_build_info", {})["msg"]
+    assert asked["failed"] and (checked["changed"], checked["stamp"]) == (True, None)
+    assert build(head, folder=None)["state"] == "missing"
+    first, again = received(head), received(head)
+    assert (first["changed"], again["changed"], again["stamp"]) == (True, False, first["stamp"])
+    assert (first["diff"], again["diff"]["before"]) == ({"before": "", "after": f"{NAME}\n"}, f"{NAME}\n")
+    assert io_store.stamps(str(head / "store")) == [first["stamp"]]
+    # The head has another build of this name.
+    assert received(head, stamp={"coverage": ["y"]})["stamp"]["coverage"] == ["y"]
+    other = received(head, name=OTHER, stamp={"name": OTHER}, keep=1)
+    assert (other["removed"], first["removed"]) == ([NAME], [])
 
 
 @pytest.mark.parametrize(
@@ -249,191 +218,98 @@ def test_a_wheel_is_received_once(head: Path) -> None:
         ({"sha256": "0" * 64}, {}, f"Expected: {'0' * 64}"),
         ({"sha256": None}, {}, "stamp: a value is missing or has another form"),
         ({"wheel": f"../../../{WHEEL}"}, {}, "stamp: a value is missing or has another form"),
-        ({"name": OTHER}, {}, f"stamp: it is that of {OTHER}"),
+        ({"name": OTHER}, {}, f"Expected: name, wheel and sha256 of {NAME}"),
         ({}, {"file": "/nonexistent/absent.whl"}, "absent.whl"),
-        ({}, {"capabilities": ["x"]}, "capabilities[0]: 'x'"),
     ],
 )
 def test_another_file_than_that_of_the_stamp_is_refused(
     head: Path, stamp: dict[str, Any], changes: dict[str, Any], found: str
 ) -> None:
-    path = packed_wheel(head / "transfer" / WHEEL, "121a")
-    assert found in received(head, stamp=stamp_of(path, **stamp), **changes)["msg"]
-    assert builds(head) == []
+    assert found in received(head, stamp=stamp, **changes)["msg"]
+    assert io_store.stamps(str(head / "store")) == []
 
 
-def test_a_wheel_in_another_form_is_refused(head: Path) -> None:
-    """Its hash is that of the stamp, but other readers of archives may find other files in it."""
-    path = write_wheel(head / "transfer" / WHEEL, "121a")
-    refused = call(head, "vllm_build_wheel", {"name": NAME, "stamp": stamp_of(path), "file": str(path)})["msg"]
-    assert "file: its form is another one" in refused
-    assert (builds(head), list((head / "store" / "wheels").iterdir())) == ([], [])
+# --- the action ---
+
+LOCK = lock_of("vllm==0.33.0", "torch==2.14.0", "uv==0.10.0")
+TEXT = requirements.requirements(LOCK, read("roles/vllm_build/files/tools.lock"))
+FOLDER = f"/opt/gb10/build/environment-{hashlib.sha256(TEXT.encode()).hexdigest()[:12]}"
+SPECIFIED = load_yaml(read("roles/vllm_build/meta/argument_specs.yml"))["argument_specs"]["main"]["options"]
+SETTINGS = {name: option.get("default") for name, option in SPECIFIED.items() if not option.get("required")}
+COMMIT = "7" * 40
+BUILD = {"state": "missing", "name": NAME, "capabilities": ["12.1"], "torch": "2.14.0", "driver": "13.0"}
 
 
-def test_the_oldest_builds_are_removed_unless_they_are_used(head: Path) -> None:
-    names = [f"0.33.0-{number}" for number in range(4)]
-    for age, name in enumerate(names[:3]):
-        # A wheel of another build has another hash.
-        path = packed_wheel(head / "transfer" / WHEEL, "121a", files={"vllm/build": name.encode()})
-        assert call(head, "vllm_build_wheel", {"name": name, "stamp": stamp_of(path, name), "file": str(path)})[
-            "changed"
-        ]
-        os.utime(head / "store" / "wheels" / name / "stamp.json", (age, age))
-    checked = received(head, names[3], check=True, keep=2)
-    assert (checked["removed"], len(builds(head))) == ([], 3), "it is unknown what a missing build replaces"
-    (head / "current").mkdir()
-    used = json.loads((head / "store" / "wheels" / names[0] / "stamp.json").read_text(encoding="utf-8"))["sha256"]
-    (head / "current" / ".complete").write_text(f"{'1' * 64}\n{used}\n", encoding="utf-8")
-    asked = {"name": names[2], "keep": 1}
-    for changes, removed in (
-        ({"used": [names[1]]}, [names[0]]),
-        ({"runtime": str(head / "current")}, [names[1]]),
-        ({"runtime": str(head / "absent")}, [names[1], names[0]]),
-    ):
-        answer = call(head, "vllm_build_wheel", {**asked, **changes}, check=True)
-        assert (answer["changed"], answer["removed"], len(builds(head))) == (True, removed, 3)
-    last = received(head, names[3], keep=2)
-    assert (last["removed"], builds(head)) == ([names[1], names[0]], [names[3], names[2]])
+def act(
+    arguments: dict[str, Any], answers: list[dict[str, Any]], identity: str = f"commit {COMMIT}", **settings: Any
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the action's result and the module's arguments. Names of settings are without the prefix."""
+    given = SETTINGS | {f"vllm_build_{name}": value for name, value in settings.items()}
+    plan = {"root": "/opt/gb10", "build": {**BUILD, "identity": identity}, "ranks_unit": "gb10-ray.service"}
+    calls: list[dict[str, Any]] = []
+
+    def module(_self: Any, arguments: dict[str, Any], _variables: Any) -> dict[str, Any]:
+        calls.append(arguments)
+        return answers[min(len(calls), len(answers)) - 1]
+
+    variables = {"gb10_inputs": {"settings": given}, "inventory_hostname": "spark1"}
+    with mock.patch.object(Decision, "file", lambda *_arguments: LOCK), mock.patch.object(Decision, "module", module):
+        answer, _calls = decide("vllm_build", {"planned": True, **arguments}, fact(plan), variables=variables)
+    return answer, calls
 
 
-def finish(head: Path, *architectures: str) -> None:
-    """Write the files that the unit's program leaves."""
-    write_wheel(head / "state" / "dist" / WHEEL, *architectures)
-    content = {"name": NAME, "state": "finished", "seconds": 12.5, "wheel": WHEEL}
-    (head / "state" / "status.json").write_text(json.dumps(content), encoding="utf-8")
+def test_a_build_of_the_plan_and_the_locks() -> None:
+    dependencies = [
+        {"variable": "A_DIR", "archive": "a.tar", "sha256": "a" * 64},
+        {"variable": "B_DIR", "archive": "b.tar", "sha256": "b" * 64, "folder": "below"},
+    ]
+    checked = {"state": "missing"}
+    answer, (given,) = act(
+        {}, [checked], patches=["~/p/a.patch"], dependencies=dependencies, environment={"CMAKE_ARGS": "-x"}, jobs=2
+    )
+    assert answer == {**checked, "folder": FOLDER, "requirements": TEXT}
+    expected = {
+        **{name: BUILD[name] for name in ("name", "capabilities", "torch", "driver")},
+        "store": "/opt/gb10/build",
+        "units": ["gb10-ray.service", "gb10-vllm.service"],
+        "identity": f"vllm.git commit {COMMIT}",
+        "commit": COMMIT,
+        "patches": ["/opt/gb10/build/patches/a.patch"],
+        "folder": FOLDER,
+        "environment": {
+            "CMAKE_ARGS": "-x",
+            "A_DIR": "/opt/gb10/build/dependencies/aaaaaaaaaaaa",
+            "B_DIR": "/opt/gb10/build/dependencies/bbbbbbbbbbbb/below",
+        },
+        "jobs": 2,
+        "keep": 3,
+    }
+    assert expected.items() <= given.items()
+    _answer, (of_archive,) = act({}, [checked], f"sha256 {'e' * 64}", source="/srv/vllm-0.33.0.tar.gz", cuda_home="/c")
+    assert (of_archive["commit"], of_archive["cuda_home"]) == ("", "/c")
+    assert of_archive["identity"] == f"vllm-0.33.0.tar.gz sha256 {'e' * 64}"
+    unplanned = {"planned", "file", "stamp", "source", "wait"}
+    assert of_archive.keys() | unplanned == load_yaml(build_module.DOCUMENTATION)["options"].keys()
 
 
-def test_the_wheel_of_a_finished_build(head: Path) -> None:
-    stamp = {"jobs": 20, "source": "vllm.git commit 73cf"}
-    arguments: dict[str, Any] = {"name": NAME, "stamp": stamp, "capabilities": ["12.1"]}
-    assert "the build has left no wheel" in call(head, "vllm_build_wheel", arguments)["msg"]
-    finish(head, "121a")
-    assert call(head, "vllm_build_wheel", arguments, check=True)["changed"] is True
-    refused = call(head, "vllm_build_wheel", {**arguments, "capabilities": ["12.1", "11.0"]})["msg"]
-    assert "vllm/_C, which each model needs, has no code for 11.0" in refused
-    assert builds(head) == []
-    answer, again = (call(head, "vllm_build_wheel", arguments) for _run in range(2))
-    assert (answer["changed"], answer["stamp"]["jobs"]) == (True, 20)
-    assert answer["stamp"]["coverage"] == ["12.1: own code in 1 of 1 extensions"]
-    assert answer["lines"] == wheel.text(answer["stamp"])
-    assert (again["changed"], again["stamp"], again["lines"]) == (False, answer["stamp"], [])
-
-
-# --- vllm_build_info ---
-
-
-def info(head: Path, **arguments: Any) -> dict[str, Any]:
-    answer = call(head, "vllm_build_info", arguments)
-    assert answer["changed"] is False
-    return answer
-
-
-def test_the_published_wheel(head: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runtime = head / "runtime"
-    with zipfile.ZipFile(write_wheel(head / WHEEL, "120f", "90a")) as archive:
-        archive.extractall(runtime / "lib" / "python3.12" / "site-packages")
-
-    def asked(capability: str | None) -> tuple[str, Any]:
-        gpus = [{"capability": None}, {"capability": capability}]
-        monkeypatch.setattr(io_facts, "gpu", lambda _run: {"gpus": gpus})
-        answer = info(head, runtime=str(runtime))
-        return answer["capability"], answer["published"]
-
-    # An interrupted installation is no published wheel.
-    assert asked("12.1") == ("12.1", None)
-    (runtime / ".complete").touch()
-    assert asked("12.1") == ("12.1", {"vllm/_C": {"native": 0, "same_major": 1, "ptx": 0, "none": 1}})
-    assert asked(None) == ("", {})
-
-
-def test_the_progress_of_a_build(head: Path) -> None:
-    empty = info(head)
-    assert (empty["builds"], empty["capability"], empty["published"], empty["progress"]) == ([], "", None, {})
-    assert info(head, name=NAME)["progress"]["state"] == "none"
-    (head / "unit").write_text("ActiveState=active\n", encoding="utf-8")
-    (head / "store" / "build.log").write_text("[126/504] Building CUDA object\n", encoding="utf-8")
-    line = "[126/504], 0 s, about 0 s left"
-    assert info(head, name=NAME)["progress"] == {"state": "running", "reason": "", "line": line}
-
-
-# --- the wait ---
-
-
-class Clock:
-    """Replaces the module time: only sleep() advances it."""
-
-    now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
-def progress(state: str = "running", line: str = "[1/5]", reason: str = "") -> dict[str, Any]:
-    return {"progress": {"state": state, "line": line, "reason": reason}}
-
-
-def waited(monkeypatch: pytest.MonkeyPatch, answers: list[Any]) -> tuple[dict[str, Any], list[str], float]:
-    """Return the action's result, its output, and its seconds; the last answer is repeated."""
-    clock, display, action = Clock(), mock.Mock(), object.__new__(vllm_build_wait.ActionModule)
-    module, variables = mock.Mock(side_effect=chain(answers, repeat(answers[-1]))), {"inventory_hostname": "spark1"}
-    given = {"store": "/store", "name": NAME}
+def test_the_action_waits_and_shows_a_line_each_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, display = mock.Mock(), mock.Mock()
+    clock.monotonic.side_effect = lambda: 5.0 * clock.sleep.call_count
     monkeypatch.setattr(polling, "time", clock)
     monkeypatch.setattr(polling, "Display", display)
-    monkeypatch.setattr(vllm_build_wait.ActionBase, "run", lambda *_arguments: {})
-    monkeypatch.setattr(action, "_execute_module", module, raising=False)
-    monkeypatch.setattr(action, "validate_argument_spec", lambda argument_spec: (argument_spec, given), raising=False)
-    result = action.run(None, variables)
-    module.assert_called_with(module_name="gb10.cluster.vllm_build_info", module_args=given, task_vars=variables)
-    return result, [shown.args[0] for shown in display().display.call_args_list], clock.now - 1000
+    running = [{"state": "running", "changed": False, "line": f"[{number}/40]"} for number in range(31)]
+    answer, calls = act({"source": "/src"}, [*running, {"state": "ready", "stamp": {"name": NAME}}])
+    assert (answer["stamp"], calls[0]["source"], "wait" in calls[0]) == ({"name": NAME}, "/src", False)
+    assert [call["wait"] for call in calls[1:]] == [True] * 31
+    shown = [each.args[0] for each in display().display.call_args_list]
+    assert [line.rpartition(" ")[2] for line in shown] == ["[1/40]", "[13/40]", "[25/40]"]
+    failed = {"failed": True, "msg": "the disk is full"}
+    assert act({"source": "/src"}, [running[0], failed])[0]["msg"] == "the disk is full"
 
 
-def test_waiting_shows_a_line_each_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = [progress(line=f"[{number}/40]") for number in range(1, 31)]
-    result, shown, seconds = waited(monkeypatch, [*answers, progress("finished", "[40/40]")])
-    assert (result, seconds) == ({"changed": False, "line": "[40/40]"}, 130)
-    assert shown == ["  spark1: [1/40]", "  spark1: [17/40]", "  spark1: [29/40]"]
-
-
-FIX = "Fix: see /store/build.log on spark1, then run again. Finished objects are reused; the runtime is unchanged."
-
-
-@pytest.mark.parametrize(
-    ("answers", "message"),
-    [
-        (
-            [progress(), progress("failed", reason="the disk is full")],
-            f"The build of vLLM on spark1 ended: the disk is full\n{FIX}",
-        ),
-        (
-            [progress("none", reason="the unit has ended")],
-            f"The build of vLLM on spark1 ended: the unit has ended\n{FIX}",
-        ),
-        ([progress(), {"failed": True, "msg": "no such thing"}], "spark1: no such thing"),
-    ],
-)
-def test_what_ends_the_wait(monkeypatch: pytest.MonkeyPatch, answers: list[Any], message: str) -> None:
-    assert waited(monkeypatch, answers)[0] == {"failed": True, "msg": message}
-
-
-def test_only_a_host_that_does_not_come_back_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    lost = AnsibleConnectionFailure("no  route\n")
-    result, _shown, seconds = waited(monkeypatch, [progress(), lost])
-    assert (result["failed"], 300 < seconds < 320) == (True, True)
-    assert result["msg"].startswith("spark1 is no longer reachable: no route. The build continues.")
-    # A restart of SSH.
-    restarts = [progress(), *[lost] * 50, progress(), *[lost] * 50, progress("finished")]
-    assert waited(monkeypatch, restarts)[0]["line"] == "[1/5]"
-
-
-def test_the_wait_documents_its_options() -> None:
-    text = read("plugins/action/vllm_build_wait.py")
-    assert sorted(load_yaml(wait_module.DOCUMENTATION)["options"]) == sorted(re.findall(r'"(\w+)": \{"type"', text))
-
-
-# --- the digests of files ---
+def test_without_a_build_of_the_plan_the_module_runs() -> None:
+    given = {"store": "/b", "name": "x"}
+    assert decide("vllm_build", given, {}, result={"stamp": {}}) == ({"stamp": {}}, [given])
 
 
 def test_the_digests_of_patches(tmp_path: Path) -> None:
@@ -441,11 +317,9 @@ def test_the_digests_of_patches(tmp_path: Path) -> None:
     lookup.set_options = lambda **_given: None
     lookup.get_option = {"inventory": str(tmp_path)}.get
     (tmp_path / "a.patch").write_bytes(b"a")
-    digest = hashlib.sha256(b"a").hexdigest()
-    paths = ["b.patch", "a.patch", f"{tmp_path}/a.patch", str(tmp_path), "~/x.patch"]
-    assert lookup.run(paths) == [
+    assert lookup.run(["b.patch", "a.patch", str(tmp_path), "~/x.patch"]) == [
         {"path": f"{tmp_path}/b.patch", "sha256": ""},
-        *[{"path": f"{tmp_path}/a.patch", "sha256": digest}] * 2,
+        {"path": f"{tmp_path}/a.patch", "sha256": hashlib.sha256(b"a").hexdigest()},
         {"path": str(tmp_path), "sha256": ""},
         {"path": str(Path("~/x.patch").expanduser()), "sha256": ""},
     ]

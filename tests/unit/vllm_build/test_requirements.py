@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from pathlib import PurePosixPath
 
 import pytest
-from cluster_nodes import lock_of
 from repository import files, read
 
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import locks, stacks
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import locks
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import requirements
 
 LOCKS = files("roles/gb10/files/*.lock")
 TOOLS = read("roles/vllm_build/files/tools.lock")
-OLD = read("roles/gb10/files/vllm-0.18.1-cu129-aarch64-py312.lock")
 #: The packages that vLLM's pyproject.toml and setup.py name for a build, in each release of the stacks.
 NEEDED = {"cmake", "jinja2", "ninja", "packaging", "setuptools", "setuptools-rust", "setuptools-scm", "torch", "wheel"}
 
@@ -40,48 +37,6 @@ def test_the_build_environment_of_each_stack_has_the_runtimes_release_of_a_tool(
     assert NEEDED | {"uv"} <= found.keys()
     assert found == {name: runtime.get(name) or tools[name] for name in found}
     assert runtime.keys() & tools.keys(), "the test compares nothing"
-
-
-def test_the_old_stacks_torch_is_an_address() -> None:
-    entry = requirements.entries(requirements.requirements(OLD, TOOLS))["torch"]
-    address = "https://download.pytorch.org/whl/cu129/torch-2.10.0%2Bcu129-cp312-cp312-manylinux_2_28_aarch64.whl"
-    assert entry.startswith(f"torch @ {address} \\\n")
-
-
-@pytest.mark.parametrize("path", LOCKS)
-def test_the_versions_of_a_lock_are_those_of_the_stack(path: str) -> None:
-    text, pinned = read(path), stacks.locked(read(path))
-    found = {package: requirements.version(text, package) for package in ("vllm", "torch", "ray", "transformers")}
-    assert found == {package: pinned[package] for package in found}
-    assert PurePosixPath(path).name.startswith(f"vllm-{found['vllm']}-")
-
-
-@pytest.mark.parametrize(
-    ("line", "version"),
-    [
-        ("torch==2.10.0", "2.10.0"),
-        ("torch==2.10.0+cpu \\\n    --hash=sha256:0", "2.10.0"),
-        ("torch==2.10.0 ; python_version >= '3.11' \\\n    --hash=sha256:0", "2.10.0"),
-        ("torch==2.10.0;python_version>='3.11'", "2.10.0"),
-        ("Torch == 2.10.0", "2.10.0"),
-        ("torch @ https://h/a-1/torch-2.11.0+cpu-cp312-cp312-linux_x86_64.whl", "2.11.0"),
-        ("torch @ https://h/whl/cpu/torch-2.11.0%2Bcpu-cp312-cp312-linux_x86_64.whl \\\n    --hash=sha256:0", "2.11.0"),
-        ("torchvision==0.25.0", ""),
-        ("# torch==2.10.0", ""),
-        ("    torch==2.10.0", ""),
-        ("", ""),
-    ],
-)
-def test_version(line: str, version: str) -> None:
-    assert requirements.version(f"aaa==1.0\n{line}\nzzz==9.9\n", "torch") == version
-
-
-def test_names_are_compared_as_an_index_does() -> None:
-    """A CPU lock has no numpy, and an image's list no uv."""
-    lock = lock_of("setuptools_scm==9.0", "Torch==2.10.0")
-    found = requirements.entries(requirements.requirements(lock, lock_of("setuptools-scm==8.0", "ninja==1.13")))
-    assert list(found) == ["torch", "setuptools-scm", "ninja"]
-    assert "9.0" in found["setuptools-scm"]
 
 
 def test_the_tools_are_those_of_their_source() -> None:
