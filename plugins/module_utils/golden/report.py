@@ -124,7 +124,7 @@ def _where(record: Record | None, path: str, renewed: bool) -> list[str]:
 
 def _summary(comparisons: list[Comparison], record: Record | None) -> str:
     if not record:
-        return "nothing was compared: no record. playbooks/golden.yml -e golden_record=true writes it"
+        return "nothing was compared: no record"
     counts = Counter(each.relation for each in comparisons)
     found = ", ".join(f"{counts[relation]} {relation}" for relation in (EQUAL, NEAR, DIFFERENT))
     return f"{found}, compared with the record of {record.date} (vLLM {record.run.vllm or 'unknown'})"
