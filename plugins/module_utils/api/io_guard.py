@@ -535,7 +535,8 @@ class Limits(io_turns.Turns):
             self.transport.close()
             return
         super().parse(data)
-        if not self._waits():
+        # Anyone may ask for the paths without a key, and take nothing of the answer: these make room for others.
+        if not self._waits() and self.scope["path"] not in OPEN:
             _SOURCES.work(self)
         protocol = self._reading.get_protocol()
         if protocol not in (None, self):
@@ -590,7 +591,8 @@ def _open(connection: io_turns.Turns) -> None:
     peer = connection.transport.get_extra_info("peername")
     crowded = _SOURCES.open(connection, limits.source(peer[0]) if isinstance(peer, tuple) else "")
     if crowded is not None:
-        crowded.transport.close()
+        # It may have an answer that nobody takes, for which close() would wait.
+        crowded.transport.abort()
 
 
 def limit_connections() -> None:

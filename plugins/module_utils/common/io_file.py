@@ -186,19 +186,33 @@ def replace(path: str, content: str | None) -> None:
 @contextlib.contextmanager
 def new_folder(folder: str, temporary: str) -> Iterator[str]:
     """Yield ``temporary``, an empty folder next to ``folder``. It replaces that if the block succeeds, and is removed
-    otherwise.
+    otherwise. Others cannot enter it before: a file that they have opened stays writable for them.
 
     Raises OSError.
     """
     shutil.rmtree(temporary, ignore_errors=True)
-    os.makedirs(temporary, mode=SEARCHABLE)
+    os.makedirs(temporary, mode=0o700)
     try:
         yield temporary
+        os.chmod(temporary, SEARCHABLE)
         shutil.rmtree(folder, ignore_errors=True)
         os.rename(temporary, folder)
         sync_folder(os.path.dirname(folder))
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def own(folder: str) -> None:
+    """Let this user alone change all entries of a folder, and everyone read them. Links are not followed.
+
+    The folder's own mode stays. Raises OSError.
+    """
+    for path, folders, files in os.walk(folder):
+        for entry in (os.path.join(path, name) for name in (*folders, *files)):
+            os.lchown(entry, os.geteuid(), os.getegid())
+            mode = os.lstat(entry).st_mode
+            if not stat.S_ISLNK(mode):
+                os.chmod(entry, SEARCHABLE if stat.S_ISDIR(mode) or mode & stat.S_IXUSR else READABLE)
 
 
 @contextlib.contextmanager

@@ -45,6 +45,8 @@ class _Reading:
     def close(self) -> None:
         self.closed = True
         self._transport.close()
+        if self._connection is not None:
+            self._connection.watch_unread()
 
     def abort(self) -> None:
         self.closed = True
@@ -97,12 +99,20 @@ class Turns(Protocol):  # type: ignore[misc]  # Its class is known when the serv
     def pause_writing(self) -> None:
         """Give the other side some time to take a part of its waiting data."""
         super().pause_writing()
-        self._watch_unread(self._reading.get_write_buffer_size())
+        self.watch_unread()
 
     def resume_writing(self) -> None:
-        """Forget that time."""
+        """Forget that time, except for a closed connection, whose end waits for the rest."""
         self._watch_unread(None)
+        if self._reading.closed:
+            self.watch_unread()
         super().resume_writing()
+
+    def watch_unread(self) -> None:
+        """Begin the time within which the other side has to take a part of its waiting data, if there is any."""
+        size = self._reading.get_write_buffer_size()
+        if size and self._unread_timer is None:
+            self._watch_unread(size)
 
     def _watch_unread(self, size: int | None) -> None:
         if self._unread_timer is not None:

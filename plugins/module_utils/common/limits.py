@@ -94,6 +94,8 @@ class Budget:
 
     def take(self, client: str, size: int) -> bool:
         """Return whether there is room for more bytes of a client, and then hold them."""
+        if not size:
+            return True
         if self.held[client] + size > self.of_client or self.held.total() + size > self.of_all:
             return False
         self.held[client] += size

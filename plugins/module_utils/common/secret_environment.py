@@ -68,10 +68,13 @@ def check_environment(environment: Mapping[str, str], path: str) -> list[Problem
 
 
 def names_user(text: str) -> bool:
-    """Return whether a text has a URL with a user or a password."""
+    """Return whether a text has a URL with a user or a password.
+
+    An apostrophe may be a part of both, and JSON may write a slash with a backslash.
+    """
     return any(
         "@" in word and not all(_AUTHORITY.match(word, found.end()) for found in re.finditer("://", word))
-        for word in re.split(r"[\s\"'<>]+", text)
+        for word in re.split(r"[\s\"<>]+", text.replace("\\/", "/"))
     )
 
 

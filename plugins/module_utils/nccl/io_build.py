@@ -88,6 +88,7 @@ def patched(
     if not os.path.isfile(f"{folder}/{_APPLIED}"):
         with tempfile.TemporaryDirectory() if check else io_file.new_folder(folder, f"{given.path}+part") as part:
             shutil.copytree(given.path, part, symlinks=True, ignore=shutil.ignore_patterns(".git"), dirs_exist_ok=True)
+            io_file.own(part)
             applied = {each["name"]: digests[each["name"]] for each in patches if _apply(run, part, each, patches)}
             io_file.write_file(f"{part}/{_APPLIED}", json.dumps(applied), io_file.READABLE)
             if not check:

@@ -86,6 +86,8 @@ def make(engine: Engine, dest: str, image: Image, reference: str, python: str) -
             return copy  # another run made it meanwhile
         _sweep(engine, dest)
         part = _part(folder_of(dest, image))
+        # Engines keep an image's modes, such as 0777, and an opened file stays writable.
+        os.mkdir(part, 0o700)
         try:
             with engine.container(image, dest, [python, "-c", _LOOK]) as container:
                 place = _look(engine, container, image, reference, python)
@@ -94,11 +96,12 @@ def make(engine: Engine, dest: str, image: Image, reference: str, python: str) -
                     _copy(engine, container, source, f"{part}/{relative}")
             os.mkdir(f"{part}/{image_copy.CONFIG}")
             _check(part)
-            _own(part)
+            io_file.own(part)
             copy = Copy(image.id, reference, place.package, place.triton)
             io_file.write_file(f"{part}/{image_copy.RECORD}", image_copy.record(copy), 0o644)
             # The engine does not sync: after a power cut, the folder could have empty files.
             os.sync()
+            os.chmod(part, io_file.SEARCHABLE)
             os.rename(part, folder_of(dest, image))
             io_file.sync_folder(dest)
         finally:
@@ -188,16 +191,6 @@ def _check(folder: str) -> None:
                     "an image without patches of this collection",
                     fix,
                 )
-
-
-def _own(folder: str) -> None:
-    """Let only this user change the files: engines keep an image's owners and modes, such as 0777."""
-    for path, folders, files in os.walk(folder):
-        for name in (".", *folders, *files):
-            entry = os.path.join(path, name)
-            os.lchown(entry, os.geteuid(), os.getegid())
-            if not os.path.islink(entry):
-                os.chmod(entry, os.stat(entry).st_mode & 0o755)
 
 
 @contextlib.contextmanager

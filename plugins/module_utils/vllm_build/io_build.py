@@ -69,8 +69,8 @@ def prepare(
                 raise ProblemsError([Problem(f"vllm_build_patches[{index}]", found, expected, fix)])
         lists = io_file.read(f"{part}/{_LIST}")
         io_file.write_file(f"{part}/{_LIST}", cmake.with_gpus(lists, gpus), io_file.READABLE)
-        # The build's user reads it. Links are not followed.
-        run(["chmod", "--recursive", "u=rwX,go=rX", part])
+        # The build's user reads it.
+        io_file.own(part)
     return io_file.read(f"{store}/tree/pyproject.toml"), lists
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import Mock
@@ -169,3 +170,21 @@ def test_a_lock_of_another_process_ends_with_an_error(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
     os.close(held)
     os.close(io_file.lock(str(tmp_path), 0.3))
+
+
+def test_a_new_folder_is_closed_to_others_until_its_files_are_roots(tmp_path: Path) -> None:
+    """An engine or an archive brings modes such as 0777, and a file that others have opened stays writable for them."""
+    old = tmp_path / "folder"
+    with io_file.new_folder(str(old), str(tmp_path / "part")) as part:
+        assert stat.S_IMODE(Path(part).stat().st_mode) == 0o700
+        for name, mode in {"open": 0o666, "run": 0o777, "secret": 0o600}.items():
+            (Path(part) / name).touch()
+            (Path(part) / name).chmod(mode)
+        (Path(part) / "below").mkdir()
+        (Path(part) / "below").chmod(0o777)
+        (Path(part) / "link").symlink_to(tmp_path)
+        io_file.own(part)
+        assert stat.S_IMODE(Path(part).stat().st_mode) == 0o700
+    modes = {path.name: stat.S_IMODE(path.lstat().st_mode) for path in old.iterdir() if not path.is_symlink()}
+    assert modes == {"open": 0o644, "run": 0o755, "secret": 0o644, "below": 0o755}
+    assert stat.S_IMODE(old.stat().st_mode) == 0o755

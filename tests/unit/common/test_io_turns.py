@@ -153,3 +153,25 @@ def test_an_answer_that_nobody_reads_ends_the_connection(reads: bool, monkeypatc
         return made[0].transport.get_write_buffer_size() if not made[0]._reading.closed else -1
 
     assert served(scenario) == (0 if reads else -1)
+
+
+@pytest.mark.parametrize("large", [True, False])
+def test_a_closed_connection_whose_rest_nobody_reads_ends(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rest below the mark of pause_writing stays forever without a limit, and close() waits for it."""
+    monkeypatch.setattr(io_turns, "UNREAD_SECONDS", 0.2)
+
+    async def scenario(port: int, made: list[Connection]) -> tuple[bool, bool]:
+        reader, writer = await opened(port, b"x")
+        writer.transport.pause_reading()
+        while not made:
+            await asyncio.sleep(0)
+        if not large:
+            made[0].transport.set_write_buffer_limits(high=64 << 20)
+        made[0].transport.write(b"y" * (8 << 20))
+        made[0].transport.close()
+        waits = made[0]._reading.get_write_buffer_size() > 0
+        await asyncio.sleep(0.7)
+        assert not reader.at_eof()
+        return waits, made[0]._reading._connection is None
+
+    assert served(scenario) == (True, True)

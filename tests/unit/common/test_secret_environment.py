@@ -53,6 +53,8 @@ OTHERS = [
         ("HF_ENDPOINT", "https://example.com/a@b", False),
         ("no_proxy", "", False),
         ("https_proxy", f"http://anna:{SECRET}@proxy:3128", True),
+        ("HF_ENDPOINT", f"https://anna:it's{SECRET}@mirror", True),
+        ("HF_OPTIONS", f'{{"a": "http:\\/\\/anna:{SECRET}@mirror"}}', True),
         ("https_proxy", "http://anna@proxy:3128", True),
         ("https_proxy", f"anna:{SECRET}@proxy:3128", True),
         ("ALL_PROXY", f"http:anna:{SECRET}@proxy:3128", True),
