@@ -53,7 +53,7 @@ def _texts() -> Iterator[str]:
     for path in _COLLECTION.glob("plugins/module_utils/*/*.py"):
         yield from _strings(path.read_text(encoding="utf-8"))
     yield from map(os.strerror, errno.errorcode)
-    for folder in ("roles/*/defaults", "roles/*/meta", "roles/*/tasks", "playbooks"):
+    for folder in ("plugins/module_utils/*/*", "roles/*/defaults", "roles/*/meta", "roles/*/tasks", "playbooks"):
         for path in _COLLECTION.glob(f"{folder}/*.yml"):
             yield path.read_text(encoding="utf-8")
 

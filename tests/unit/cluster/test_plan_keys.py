@@ -25,7 +25,7 @@ ONE = {"first", "last"}
 #: Keys of blocks and plays that hold tasks.
 INNER = {"block", "rescue", "always", "pre_tasks", "tasks", "post_tasks", "handlers"}
 METHODS = {"items", "keys", "values", "get"}
-JINJA = Environment()
+JINJA = Environment(extensions=["jinja2.ext.do"])
 
 
 class Reader:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cluster_nodes import cluster_plan, mistakes, spark
 
-from ansible_collections.gb10.cluster.plugins.module_utils.comparison import io_facts
+from ansible_collections.gb10.cluster.plugins.module_utils.facts import io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import adapters
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import shape
 
