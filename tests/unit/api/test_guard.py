@@ -607,3 +607,52 @@ def test_a_form_is_read_in_pieces_between_which_others_have_their_turn() -> None
 def test_a_form_has_few_boundaries(lines: int, status: int) -> None:
     form = {**BEARER, "content-type": "multipart/form-data; boundary=b"}
     assert asked("/v1/audio/transcriptions", form, sent(b"\r\n--b-x" * lines))[1] == status
+
+
+class Uvicorn:
+    """The parts of uvicorn's connection that the limits use: it begins a request for the path that it gets."""
+
+    def __init__(self, *_arguments: Any) -> None:
+        self.cycle: Any = None
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport, self.loop = transport, asyncio.get_running_loop()
+
+    def data_received(self, data: bytes) -> None:
+        self.scope, self.cycle = {"path": data.decode()}, types.SimpleNamespace(response_complete=False)
+
+
+class Wire:
+    """A transport of one address, which notes whether it was aborted."""
+
+    def __init__(self) -> None:
+        self.aborted, self.protocol = False, None
+
+    def get_extra_info(self, _name: str) -> tuple[str, int]:
+        return ("10.0.0.1", 5)
+
+    def get_protocol(self) -> Any:
+        return self.protocol
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+@pytest.mark.parametrize(("path", "stays"), [("/metrics", False), ("/health", False), ("/v1/models", True)])
+def test_a_connection_with_a_request_that_needs_no_key_makes_room(
+    path: str, stays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client may take nothing of the answer: 5 addresses kept all places so."""
+    monkeypatch.setattr(io_guard, "_SOURCES", limits.Sources(1, 10))
+    limited: Any = type("Limited", (io_guard.Limits, Uvicorn), {})
+
+    async def scenario() -> list[bool]:
+        wires = [Wire(), Wire()]
+        for wire in wires:
+            wire.protocol = limited(types.SimpleNamespace())
+            wire.protocol.connection_made(wire)
+            if wire is wires[0]:
+                wire.protocol.parse(path.encode())
+        return [wire.aborted for wire in wires]
+
+    assert asyncio.run(scenario()) == [not stays, stays]
