@@ -27,7 +27,6 @@ options:
   content:
     description: The netplan document as YAML text.
     type: str
-    required: true
   files:
     description: Other files of the fabric, path to text. A file with an empty text is removed. With O(state=absent),
       by default all that the fabric may have.
