@@ -53,8 +53,11 @@ sys.addaudithook(_hook)
 def unchanged(reads: Reads) -> Iterator[list[str]]:
     """Refuse each effect meanwhile. Yields those that were tried, also if the code caught the refusal."""
     found: list[str] = []
+    # The first import of a module in a fresh checkout would write its bytecode.
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     _active.append((reads, found))
     try:
         yield found
     finally:
         _active.pop()
+        sys.dont_write_bytecode = before
