@@ -13,7 +13,6 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import of_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.plugin_utils import sources
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
@@ -29,8 +28,7 @@ class ActionModule(Decision):
         built = arguments.get("built", "")
         if not built and not arguments.get("planned"):
             return self.module(arguments, variables)
-        plan, inputs = self.plan(variables), self.variable(variables, "gb10_inputs")
-        settings = load.chosen(of_plan.NcclSettings, inputs["settings"], "gb10_inputs.settings")
+        plan, settings = self.plan(variables), self.role_settings(variables, of_plan.NcclSettings)
         inventory = variables.get("inventory_dir") or ""
         if not built:
             return _planned(plan, settings, sources.patches_of_nccl(settings.nccl_sm121_build_patches, inventory))

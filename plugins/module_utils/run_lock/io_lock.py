@@ -65,7 +65,7 @@ def owner(pid: int, playbook: str) -> dict[str, str]:
     """Return the run of a process on this machine, the controller."""
     boot, started = _process(pid)
     return {
-        "user": run_lock_plan.word(os.environ.get("USER") or str(os.getuid())),
+        "user": run_lock_plan.word(os.environ.get("USER") or os.environ.get("LOGNAME") or str(os.getuid())),
         "host": run_lock_plan.word(os.uname().nodename),
         "playbook": run_lock_plan.word(playbook),
         "boot": boot,

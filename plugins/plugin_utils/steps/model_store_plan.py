@@ -11,8 +11,8 @@ Returns the commands of the temporary units for this node.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, paths
@@ -25,7 +25,7 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inputs:
+class Inputs(units.CopySettings):
     """The inputs.
 
     ``model``: A model of the fact, ``store`` or one of ``drafts``.
@@ -48,21 +48,12 @@ class Inputs:
     stored: str
     listed: str = ""
     fetched: str = ""
-    verify: bool
-    min_free_bytes: int
-    max_connections: int
-    port: int
-    timeout: int
-    exclude: Sequence[str]
-    env: Mapping[str, Any]
-    token: bool
 
 
 def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, Any]:
     """Return {fetches, receivers, link, report, argv, units, files, program, library}."""
     plan = step.plan(variables)
     store = load.load(Store, given.model, "model")
-    settings = load.chosen(units.CopySettings, asdict(given), "model_store")
     unread, listing = "", None
     try:
         listing = _listing(step, plan, variables, given.listed)
@@ -70,10 +61,10 @@ def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, A
         unread = f"{plan.head.name}: the list of the model's files is not readable: {error}"
     names = [node.name for node in plan.nodes]
     stored = step.of_nodes(variables, names, given.stored, {})
-    fetches = not stored[names[0]]["complete"] or settings.verify
+    fetches = not stored[names[0]]["complete"] or given.verify
     if given.fetched:
         stored |= step.of_nodes(variables, names[:1], given.fetched, {})
-    decided = _decided(plan, store, settings, stored, listing)
+    decided = _decided(plan, store, given, stored, listing)
     decided["report"] = unread or decided["report"]
     return {"changed": False, "fetches": fetches, **decided, "_ansible_verbose_override": True}
 

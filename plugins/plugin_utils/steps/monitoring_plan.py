@@ -19,8 +19,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan 
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import plan as monitoring_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import scrape
+from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.schema import MonitoringSettings
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
-from ansible_collections.gb10.cluster.plugins.plugin_utils.monitoring import rules, settings_of, site_of
+from ansible_collections.gb10.cluster.plugins.plugin_utils.monitoring import rules, site_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +39,7 @@ class Inputs:
 def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, Any]:
     """Return {files, unit, settings, ca, written, controller, notes}."""
     plan = step.plan(variables)
-    inputs = step.variable(variables, "gb10_inputs")
-    settings = settings_of(inputs)
+    settings = step.role_settings(variables, MonitoringSettings)
     # The firewall's role checks them too, but can be off or left out by tags.
     if problems := firewall_plan.check_clients(settings.monitoring_clients):
         return {"failed": True, "msg": "\n".join(map(str, problems))}

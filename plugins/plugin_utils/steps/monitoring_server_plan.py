@@ -11,8 +11,8 @@ Reads ``monitoring_server_webhook`` only to check it. No result contains it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
@@ -20,14 +20,13 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import plan as monitoring_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import scrape, server
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.schema import ServerSettings
-from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 from ansible_collections.gb10.cluster.plugins.plugin_utils.monitoring import rules, settings_of, site_of
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data, typed_plan
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inputs:
+class Inputs(ServerSettings):
     """The inputs.
 
     ``heads``: The clusters, as a free-form mapping of a name to the head.
@@ -39,16 +38,10 @@ class Inputs:
     """
 
     heads: Mapping[str, Any]
-    port: int
-    alerts_port: int
-    clients: Sequence[str]
-    days: int
-    size: int
 
 
 def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, Any]:
     """Return {files, grafana, units, clusters, notes}, or a failure with every problem. None has the webhook."""
-    settings = load.chosen(ServerSettings, asdict(given), "monitoring_server")
     clusters, jobs, notes = {}, [], []
     own, address = str(variables["inventory_hostname"]), step.address(variables)
     for name, head in given.heads.items():
@@ -63,14 +56,15 @@ def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, A
         if own in site.addresses:
             notes.append(f"{own} is lost together with its metrics. Fix: name a host outside of the cluster")
     webhook = str(step.variable(variables, "monitoring_server_webhook", ""))
-    if problems := server.check(settings, webhook, jobs):
+    if problems := server.check(given, webhook, jobs):
         return {"failed": True, "msg": report(problems)}
-    units, texts = server.units(jobs, settings, rules()), server.files(jobs, settings, rules())
+    alerts = rules()
+    units, texts = server.units(jobs, given, alerts), server.files(jobs, given, alerts)
     texts |= {f"{paths.UNIT_FOLDER}/{unit['name']}": unit["text"] for unit in units}
     return {
         "changed": False,
         "files": [{"path": path, "content": text} for path, text in texts.items()],
-        "grafana": [{"path": path, "content": text} for path, text in server.grafana(settings).items()],
+        "grafana": [{"path": path, "content": text} for path, text in server.grafana(given).items()],
         "units": units,
         "clusters": [{"head": head, "ca": scrape.ca(name)} for name, head in clusters.items()],
         "notes": [f"warning: {note}" for note in notes],

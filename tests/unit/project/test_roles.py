@@ -188,3 +188,17 @@ def test_a_play_takes_the_variables_of_downloads_without_a_secret() -> None:
     with pytest.raises(ValueError, match=r"gb10_download_env\.https_proxy") as error:
         common.downloads({"https_proxy": "http://anna:hidden@proxy"})
     assert "hidden" not in str(error.value)
+
+
+def test_an_archive_brings_no_owners_and_modes() -> None:
+    """Until a mode is set at the end, others could open a file of mode 0666, which stays writable for them."""
+    unpacked = [
+        (path, task["ansible.builtin.unarchive"])
+        for path in files("roles/*/tasks/*.yml")
+        for task in tasks(load_yaml(read(path)))
+        if "ansible.builtin.unarchive" in task
+    ]
+    assert len(unpacked) == 5
+    for path, options in unpacked:
+        assert {"--no-same-owner", "--no-same-permissions"} <= set(options["extra_opts"]), path
+        assert options["mode"].endswith("go-w"), path

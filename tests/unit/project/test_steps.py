@@ -6,10 +6,9 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 import pytest
-import yaml
 from ansible.errors import AnsibleActionFail
 from decisions import decide
-from repository import ROOT
+from repository import ROOT, files, read, tasks_of
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils import steps
 
@@ -18,19 +17,12 @@ NAMES = sorted(path.stem for path in (ROOT / "plugins/plugin_utils/steps").glob(
 
 def calls() -> list[tuple[str, Any]]:
     """Return the name and inputs of each call in roles and playbooks."""
-    found: list[tuple[str, Any]] = []
-    waiting: list[Any] = [
-        yaml.safe_load(path.read_text(encoding="utf-8"))
-        for folder in ("roles", "playbooks")
-        for path in (ROOT / folder).rglob("*.yml")
+    return [
+        (call["name"], call.get("inputs", {}))
+        for path in files("roles/*/tasks/*.yml", "playbooks/**/*.yml")
+        for task in tasks_of(read(path))
+        if (call := task.data.get("gb10.cluster.step"))
     ]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict) and "gb10.cluster.step" in value:
-            task = value["gb10.cluster.step"]
-            found.append((task["name"], task.get("inputs", {})))
-        waiting += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return found
 
 
 @pytest.mark.parametrize("name", NAMES)
