@@ -44,7 +44,7 @@ class ActionModule(Decision):
             return self.module(arguments, variables)
         except AnsibleConnectionFailure as error:
             # In check mode nothing changes, so the host is unreachable for another reason.
-            if self._task.check_mode:
+            if self.check_mode:
                 raise
             lost = f"  {variables.get('inventory_hostname')}: connection lost during the change ({error})"
             Display().display(f"{lost}; waiting for its timer to restore the old configuration")

@@ -46,7 +46,7 @@ class ActionModule(Decision):
         # The head's token, if a node lacked it.
         read = self.variable(variables, "__common_token", {})
         renewed = bool(self.variable(variables, "ray_cluster_new_token", False))
-        content = "" if renewed and self._task.check_mode else read.get("content", "")
+        content = "" if renewed and self.check_mode else read.get("content", "")
         return Learned(
             token=tokens.digest(plan, name, content, renewed),
             api_key=self.variable(variables, "gb10_api_key_state", {}).get("version", ""),

@@ -42,7 +42,7 @@ class ActionModule(Decision):
         given = {**_options(plan, settings), **arguments, "folder": folder}
         result = self.module(given, variables)
         poll = Polling(partial(self.module, {**given, "wait": True}, variables), variables, _SHOWN, _SILENCE)
-        if result.get("state") == "running" and not self._task.check_mode:
+        if result.get("state") == "running" and not self.check_mode:
             for result in poll:
                 if result.get("failed") or result["state"] != "running":
                     break

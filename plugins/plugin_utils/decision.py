@@ -53,6 +53,16 @@ class Decision(ActionBase):
         """Return the task's result. ``variables`` are those of its host."""
         raise NotImplementedError
 
+    @property
+    def check_mode(self) -> bool:
+        """Whether the task only reports what it would change."""
+        return bool(self._task.check_mode)
+
+    @property
+    def shows_difference(self) -> bool:
+        """Whether the task's result may have a difference."""
+        return bool(self._task.diff)
+
     def arguments(self, **options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the task's arguments as plain values of the types in ``options``, an argument_spec."""
         _result, found = self.validate_argument_spec(argument_spec=options)

@@ -12,7 +12,7 @@ from repository import ROOT
 
 def task(arguments: Mapping[str, Any]) -> SimpleNamespace:
     """Return what an action reads of its task: arguments, and no role."""
-    return SimpleNamespace(args=dict(arguments), check_mode=False, _parent=None, _role=None)
+    return SimpleNamespace(args=dict(arguments), check_mode=False, diff=True, _parent=None, _role=None)
 
 
 def decide(

@@ -1,0 +1,49 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Write files on the controller, as the user who runs Ansible.
+
+A copy of Ansible would be delegated to localhost, where the inventory could set another user or connection.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """The inputs.
+
+    ``files``: Path -> text. A relative path starts at the working directory.
+    ``private``: Whether only this user may read the files, and enter folders that the task creates.
+    """
+
+    files: Mapping[str, str] = field(metadata={"type": "dict"})
+    private: bool = False
+
+
+def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, Any]:
+    """Return {changed, diff}, or why a file could not be written."""
+    mode, changed = 0o600 if given.private else io_file.READABLE, []
+    try:
+        for name, text in given.files.items():
+            path = os.path.realpath(os.path.expanduser(name))
+            before, _mode = io_file.read_file(path)
+            if before == text and stat.S_IMODE(os.stat(path).st_mode) == mode:
+                continue
+            changed.append({"before_header": path, "after_header": path, "before": before or "", "after": text})
+            if not step.check_mode:
+                os.makedirs(os.path.dirname(path), mode=0o700 if given.private else io_file.SEARCHABLE, exist_ok=True)
+                io_file.write_file(path, text, mode)
+    except OSError as error:
+        return {"failed": True, "msg": str(error)}
+    return {"changed": bool(changed), "diff": changed if step.shows_difference else []}
