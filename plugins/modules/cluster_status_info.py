@@ -28,7 +28,7 @@ options:
     type: int
     default: 20
 seealso:
-  - module: gb10.cluster.systemd_unit_info
+  - module: gb10.cluster.systemd_unit
   - module: gb10.cluster.vllm_info
   - module: gb10.cluster.ray_info
 author:
@@ -48,7 +48,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 services:
-  description: Each service as M(gb10.cluster.systemd_unit_info) returns it, with its closed gates as C(gate).
+  description: Each service as M(gb10.cluster.systemd_unit) returns it, with its closed gates as C(gate).
   returned: success
   type: list
   elements: dict

@@ -296,7 +296,7 @@ installed:
       type: list
       elements: str
     services:
-      description: As M(gb10.cluster.systemd_unit_info) returns C(service), by unit.
+      description: As M(gb10.cluster.systemd_unit) returns C(service), by unit.
       type: dict
     api_key:
       description: The API key as M(gb10.cluster.vllm_api_key) keeps it, without the key; empty without one.

@@ -60,7 +60,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 service:
-  description: The result of M(gb10.cluster.systemd_unit_info).
+  description: The result of M(gb10.cluster.systemd_unit).
   returned: always
   type: dict
 healthy:

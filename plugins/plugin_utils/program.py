@@ -45,24 +45,17 @@ def _read(name: str) -> bytes | None:
 
 
 def service(planned: Service) -> dict[str, Any]:
-    """Return {name, unit: {text, inputs}, files, directories, written} of a planned service.
+    """Return {name, unit: {text, inputs}, files, directories} of a planned service.
 
-    ``inputs`` is the digest of its launch inputs. ``written``: its files with the unit.
+    ``inputs`` is the digest of its launch inputs.
     """
     # Ansible loads this file in nearly every task's process.
-    from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd  # noqa: PLC0415
+    from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd  # noqa: PLC0415
 
     files = [dict(each) for each in planned.files]
     watched = [value for each in planned.watched for value in source(each).values()]
     unit = systemd.unit_with_digest(planned.text, [*planned.inputs, *watched])
-    written = [*files, {"path": f"{paths.UNIT_FOLDER}/{planned.name}", "content": unit["text"]}]
-    return {
-        "name": planned.name,
-        "unit": unit,
-        "files": files,
-        "directories": list(planned.directories),
-        "written": written,
-    }
+    return {"name": planned.name, "unit": unit, "files": files, "directories": list(planned.directories)}
 
 
 def with_contents(files: Any) -> list[dict[str, Any]]:

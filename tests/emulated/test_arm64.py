@@ -22,7 +22,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "hub_model_info": {"name": "org/tiny", "environment": {"HF_ENDPOINT": "http://127.0.0.1:9"}},
     "model_store_info": {"folder": "/srv/models/tiny"},
     "nccl_info": {"pids": [1]},
-    "systemd_unit_info": {"name": "ssh.service"},
+    "systemd_unit": {"name": "ssh.service"},
     "vllm_info": {"url": "http://127.0.0.1:8000"},
 }
 #: Info modules whose requirements this host lacks: Ray, vLLM, and the kernel's list of neighbors, which QEMU does not
@@ -91,7 +91,7 @@ def test_the_node_is_read_with_its_ports_and_their_owners(cluster: Cluster, head
 
 def test_services_are_told_apart(cluster: Cluster) -> None:
     ssh, nothing = (
-        ask(cluster, "gb10.cluster.systemd_unit_info", name=name)["service"]
+        ask(cluster, "gb10.cluster.systemd_unit", name=name)["service"]
         for name in ("ssh.service", "gb10-nothing.service")
     )
     assert (ssh["load"], ssh["active"], ssh["enabled"]) == ("loaded", "active", True)

@@ -24,7 +24,7 @@ _GATEWAY = {"variables": {"a": "GB10_KEY_A"}, "certificate": "", "settings": ""}
 
 
 def planned(plan: Mapping[str, Any], unit: str, learned: Learned | None = None, **settings: Any) -> dict[str, Any]:
-    """Return the service of a unit, as the action of systemd_unit_info plans it."""
+    """Return the service of a unit, as the action of systemd_unit plans it."""
     chosen = load.chosen(ServiceSettings, {**SETTINGS, **settings}, "gb10_inputs.settings")
     return program.service(service_plan.of_node(load.plan(plan), SERVICES[unit], chosen, learned or Learned()))
 

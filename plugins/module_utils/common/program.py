@@ -18,8 +18,6 @@ from typing import Any
 _PACKAGE = __name__.rpartition(".common.")[0]
 _FOLDER = _PACKAGE.replace(".", "/")
 _MAIN = "from {package}.{module} import main\n\nraise SystemExit(main())\n"
-#: The files of a folder that earlier releases installed for a program, at the path of its file.
-FORMER = frozenset(("__main__.py", _FOLDER.partition("/")[0]))
 
 #: The imports of Ansible, and relative ones. To parse a whole file takes a hundred times longer.
 _IMPORT = re.compile(

@@ -6,20 +6,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, program
-
-
-def unit_files(name: str, text: str, files: Iterable[Mapping[str, Any]]) -> dict[str, str | bytes | None]:
-    """Return path -> content of a unit file and of the files that the unit runs or reads, as entries of root_files."""
-    return {f"{paths.UNIT_FOLDER}/{name}": text, **{str(file["path"]): program.content(file) for file in files}}
 
 
 def compared(service: Mapping[str, Any], inputs: str, broken: str, differs: bool) -> dict[str, Any]:
-    """Return {restart_needed, restart_reason, start_needed, differs} of a service, with the facts of
-    io_facts.service().
+    """Return {restart_needed, restart_reason, start_needed, drops, differs} of a service, with the facts of
+    io_facts.service(). ``drops``: whether a start would end a running process.
 
     ``inputs`` is the digest of the planned launch inputs; ``broken`` is why a process with these inputs must be
     restarted.
@@ -31,5 +24,14 @@ def compared(service: Mapping[str, Any], inputs: str, broken: str, differs: bool
         "restart_needed": bool(reason),
         "restart_reason": reason,
         "start_needed": bool(reason) or not running,
+        "drops": bool(reason) and service["pid"] is not None,
         "differs": differs,
     }
+
+
+def refusal(name: str, change: str, reason: str) -> str:
+    """Return why a running service may not be changed. ``change``: restarted or stopped."""
+    return (
+        f"{name} is running and must be {change}: {reason}. Expected: gb10_allow_restart: true. "
+        "Fix: set it, or undo the change"
+    )

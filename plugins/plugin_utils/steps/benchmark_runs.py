@@ -51,7 +51,7 @@ def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, A
     """Return {date, seed, runs, lines}, or a failure with the reason not to measure."""
     settings = asdict(given)
     api, busy_ok = settings.pop("api"), settings.pop("busy_ok")
-    unit = step.module({"name": f"{benchmark_plan.UNIT}.service"}, variables, "gb10.cluster.systemd_unit_info")
+    unit = step.module({"name": f"{benchmark_plan.UNIT}.service"}, variables, "gb10.cluster.systemd_unit")
     if "service" not in unit:
         return unit
     plan = step.plan(variables)

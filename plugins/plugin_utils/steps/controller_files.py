@@ -9,10 +9,9 @@ A copy of Ansible would be delegated to localhost, where the inventory could set
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
@@ -31,19 +30,20 @@ class Inputs:
     private: bool = False
 
 
-def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, Any]:
+def run(step: Decision, given: Inputs, _variables: dict[str, Any]) -> dict[str, Any]:
     """Return {changed, diff}, or why a file could not be written."""
-    mode, changed = 0o600 if given.private else io_file.READABLE, []
+    mode, folder_mode = (0o600, 0o700) if given.private else (io_file.READABLE, io_file.SEARCHABLE)
+    changed = []
     try:
-        for name, text in given.files.items():
-            path = os.path.realpath(os.path.expanduser(name))
-            before, _mode = io_file.read_file(path)
-            if before == text and stat.S_IMODE(os.stat(path).st_mode) == mode:
+        for path, text in ((Path(name).expanduser().resolve(), text) for name, text in given.files.items()):
+            before, before_mode = io_file.read_file(str(path))
+            if (before, before_mode) == (text, mode):
                 continue
-            changed.append({"before_header": path, "after_header": path, "before": before or "", "after": text})
+            header = {"before_header": str(path), "after_header": str(path)}
+            changed.append({**header, "before": before or "", "after": text})
             if not step.check_mode:
-                os.makedirs(os.path.dirname(path), mode=0o700 if given.private else io_file.SEARCHABLE, exist_ok=True)
-                io_file.write_file(path, text, mode)
+                path.parent.mkdir(mode=folder_mode, parents=True, exist_ok=True)
+                io_file.write_file(str(path), text, mode)
     except OSError as error:
         return {"failed": True, "msg": str(error)}
     return {"changed": bool(changed), "diff": changed if step.shows_difference else []}

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from rendered_units import planned
-from repository import read
 from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
@@ -484,11 +483,6 @@ def test_the_status_shows_a_restart_and_a_report_for_a_day() -> None:
 @pytest.mark.parametrize("unit", ["gb10-ray", "gb10-vllm"])
 def test_the_record_of_a_stop_keeps_the_units_stopped(unit: str) -> None:
     assert f"\nConditionPathExists=!{paths.MEMORY_GUARD_STOP}\n" in planned(fact({}), unit)["unit"]["text"]
-
-
-@pytest.mark.parametrize("tasks", ["common/tasks/service_start", "vllm_serve/tasks/restore"])
-def test_a_requested_start_removes_the_record(tasks: str) -> None:
-    assert "path: \"{{ 'memory_guard_stop' | gb10.cluster.node_path }}\"\n" in read(f"roles/{tasks}.yml")
 
 
 def test_every_cgroup_of_a_service_is_killed(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_the_role_writes_starts_and_removes_the_metrics(tmp_path: Path) -> None:
     assert all(f"{address}:{given['monitoring_port']}" in scrape for address in HOSTS.values())
     play(tmp_path, monitoring_enabled=False, **given).assert_ok()
     for name in HOSTS:
-        assert "stop gb10-metrics.timer" in (tmp_path / name / "calls").read_text(encoding="utf-8")
+        assert "disable --now gb10-metrics.timer" in (tmp_path / name / "calls").read_text(encoding="utf-8")
         left = [path.name for path in (tmp_path / name / "etc/systemd/system").iterdir() if path.is_file()]
         assert set(left).isdisjoint(UNITS)
         assert not (tmp_path / name / "etc/gb10/monitoring.json").is_file()
@@ -107,4 +107,4 @@ def test_without_metrics_nothing_is_done(tmp_path: Path) -> None:
     done = play(tmp_path, installed=False, python=python).assert_ok()
     done.assert_unchanged()
     assert "Plan the metrics of the node" not in done.output
-    assert "Stop and disable the units" not in done.output
+    assert "Remove the units of the metrics" not in done.output

@@ -126,7 +126,7 @@ def systemd(folder: Path, shown: str = SHOWN) -> Path:
 @pytest.mark.parametrize(("active", "inputs"), [("activating", "abc"), ("failed", "")])
 def test_service_info_takes_inputs_from_a_service_that_runs(tmp_path: Path, active: str, inputs: str) -> None:
     folder = systemd(tmp_path, SHOWN.replace("ActiveState=activating", f"ActiveState={active}"))
-    service = run_module("systemd_unit_info", {"name": "gb10-vllm.service"}, folder)["service"]
+    service = run_module("systemd_unit", {"name": "gb10-vllm.service"}, folder)["service"]
     assert service.items() >= {"active": active, "pid": None, "restarts": 3, "inputs": inputs}.items()
 
 
@@ -145,7 +145,7 @@ def test_service_info_compares_the_unit_its_files_and_their_folders(tmp_path: Pa
             "directories": [str(settings.parent)],
             "files": [{"path": str(settings), "content": "text"}],
         }
-        answer = run_module("systemd_unit_info", arguments, tools)
+        answer = run_module("systemd_unit", arguments, tools)
         assert (answer["changed"], answer["restart_needed"], answer["start_needed"]) == (False, False, False)
         return bool(answer["differs"])
 
@@ -170,7 +170,7 @@ def test_service_info_compares_the_unit_its_files_and_their_folders(tmp_path: Pa
 )
 def test_service_info_has_the_reason_of_a_restart(tmp_path: Path, inputs: str, broken: str, reason: str) -> None:
     arguments = {"name": "gb10-x.service", "unit": {"text": "", "inputs": inputs}, "broken": broken}
-    answer = run_module("systemd_unit_info", arguments, systemd(tmp_path))
+    answer = run_module("systemd_unit", arguments, systemd(tmp_path))
     assert (answer["restart_needed"], answer["restart_reason"]) == (bool(reason), reason)
 
 

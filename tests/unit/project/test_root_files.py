@@ -145,41 +145,11 @@ def test_a_packed_program_is_installed_once_and_its_difference_shows_the_changed
     ]
 
 
-def former(path: Path, **changes: str) -> dict[str, str]:
-    """Write the folder of a program as earlier releases did. Returns its sources."""
-    found = sources(packed("gates")) | {"__main__.py": "from x import main\n"} | changes
-    for name, text in found.items():
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_text(text, encoding="utf-8")
-    return found
-
-
-def test_a_packed_program_replaces_its_former_folder(tmp_path: Path) -> None:
+def test_no_file_replaces_a_folder(tmp_path: Path) -> None:
     path = tmp_path / "gb10-gates"
-    former(path)
-    planned = install(packed_file(path), check=True)
-    assert path.is_dir() and [entry["before_header"] for entry in planned["diff"]] == [f"{path}/__main__.py"]
-    assert planned["diff"][0]["before"] == "from x import main\n"
-    # A run that is killed while it replaces the folder leaves half of it.
-    (path / "__main__.py").unlink()
-    assert install(packed_file(path))["changed_paths"] == [str(path)]
-    assert path.read_bytes() == packed("gates") and [item.name for item in tmp_path.iterdir()] == ["gb10-gates"]
-    assert not install(packed_file(path))["changed"]
-
-
-@pytest.mark.parametrize("kind", ["other file", "link"])
-def test_a_packed_program_replaces_no_other_folder(tmp_path: Path, kind: str) -> None:
-    path, folder = tmp_path / "gb10-gates", tmp_path / "elsewhere"
-    former(folder, **({"mine.py": "x\n"} if kind == "other file" else {}))
-    (path.symlink_to if kind == "link" else folder.rename)(folder if kind == "link" else path)
-    result = install(packed_file(path))
-    assert result.get("failed", False) is (kind == "other file")
-    assert ((path if kind == "other file" else folder) / "__main__.py").exists()
-
-
-def test_a_text_replaces_no_folder_even_of_a_program(tmp_path: Path) -> None:
-    former(tmp_path / "gb10-gates")
-    assert "Is a directory" in install({"path": str(tmp_path / "gb10-gates"), "content": "x"})["msg"]
+    path.mkdir()
+    for entry in ({"path": str(path), "content": "x"}, packed_file(path)):
+        assert "Is a directory" in install(entry)["msg"] and path.is_dir()
 
 
 def test_a_program_is_one_of_the_collection_and_packed_without_a_suffix() -> None:

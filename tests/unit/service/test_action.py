@@ -15,7 +15,7 @@ from filters import FILTERS
 from rendered_units import SETTINGS, planned
 from typed_plans import fact, typed
 
-from ansible_collections.gb10.cluster.plugins.action import systemd_unit_info, vllm_api_key, vllm_host_ip
+from ansible_collections.gb10.cluster.plugins.action import systemd_unit, vllm_api_key, vllm_host_ip
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv, overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.service import keys, tokens
 from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned
@@ -87,7 +87,7 @@ def test_the_digest_of_a_token(service: str, digests: tuple[str, ...], expected:
 def test_a_new_token_of_ray_restarts_it(monkeypatch: pytest.MonkeyPatch, check: bool, expected: str) -> None:
     """All nodes have the new one already, or, in check mode, still the old one."""
     given = {"ray_cluster_new_token": True, "__common_token": READ}
-    found = result(monkeypatch, systemd_unit_info, {"service": "ray"}, pair("a", "a"), check=check, **given)
+    found = result(monkeypatch, systemd_unit, {"service": "ray"}, pair("a", "a"), check=check, **given)
     assert found["planned"] == planned(fact(pair("a", "a")), "gb10-ray", Learned(token=expected, secrets=[""]))
 
 
@@ -125,7 +125,7 @@ def test_ray_depends_on_its_node_and_vllm_on_all(
 ) -> None:
     hosts = {f"spark{number}": {"gb10_secrets_state": {"version": str(number)}} for number in (1, 2)}
     plan, given = pair("a", "a"), {"hostvars": hosts, "gb10_api_key_state": {"version": "7"}}
-    found = result(monkeypatch, systemd_unit_info, {"service": service}, plan, **given)
+    found = result(monkeypatch, systemd_unit, {"service": service}, plan, **given)
     expected = planned(fact(plan), f"gb10-{service}", learned)
     assert found["planned"] == {**expected, **({"launch": argv.start_digest(typed(plan))} if start else {})}
     assert (found["given"]["unit"], found["given"]["name"]) == (expected["unit"], f"gb10-{service}.service")
@@ -133,7 +133,7 @@ def test_ray_depends_on_its_node_and_vllm_on_all(
 
 def test_no_result_has_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
     read = {"__common_token": READ}
-    found = result(monkeypatch, systemd_unit_info, {"service": "ray"}, pair("", ""), **read)
+    found = result(monkeypatch, systemd_unit, {"service": "ray"}, pair("", ""), **read)
     assert found["planned"] == planned(fact(pair("", "")), "gb10-ray", Learned(token=DIGEST, secrets=[""]))
     assert TOKEN not in json.dumps(found) and READ["content"] not in json.dumps(found)
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The action of the module systemd_unit_info: it plans a service."""
+"""The action of the module systemd_unit: it plans a service."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_da
 
 
 class ActionModule(Decision):
-    """Replaces each entry's program by its content."""
+    """Plans the service, and replaces each entry's program by its content."""
 
     def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the module's result, and the planned service as `planned`."""
@@ -29,12 +29,14 @@ class ActionModule(Decision):
         if chosen := arguments.pop("service", ""):
             planned = self._planned(str(chosen), variables)
             arguments |= {name: planned[name] for name in ("name", "unit", "files", "directories")}
+            # Serving does not depend on the other services.
+            arguments["allowed"] = chosen not in ("ray", "vllm") or self.plan(variables).allow_restart
         files = program.with_contents(arguments.get("files", []))
         found = self.module({**arguments, "files": files}, variables)
         return {**found, **({"planned": planned} if planned else {})}
 
     def _planned(self, name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
-        """Return {name, unit, files, directories, written} of a service of the plan's node, and the launch of vLLM."""
+        """Return {name, unit, files, directories} of a service of the plan's node, and the launch of vLLM."""
         plan, settings = self.plan(variables), self.role_settings(variables, ServiceSettings)
         found = program.service(service_plan.of_node(plan, name, settings, self._learned(name, plan, variables)))
         return {**found, "launch": argv.start_digest(plan)} if name == "vllm" else found
