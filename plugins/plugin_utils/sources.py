@@ -59,7 +59,7 @@ def _document(settings: Mapping[str, Any], inventory: str, nodes: int, read: Rea
     name; ``others``: see nvidia_catalog.
     """
     name, folder = str(settings["gb10_recipe"]), str(settings["gb10_recipe_folder"])
-    path = problem = others = ""
+    path = problem = others = inside = ""
     if name.startswith(nvidia_catalog.PREFIX):
         clone, problem = nvidia_catalog.clone(str(settings["gb10_nvidia_recipes"]), inventory)
         if not problem:
@@ -67,20 +67,29 @@ def _document(settings: Mapping[str, Any], inventory: str, nodes: int, read: Rea
     elif name:
         path = parse.place(name, folder, inventory)
         path = path and str(Path(path).expanduser())
+        # A clone of others may have links to any file of the user.
+        inside = "" if name.startswith(("/", "~")) else str(Path(inventory, folder).expanduser())
     beside = Path(path or "/none").with_name(nvidia.PERFORMANCE)
     # A link could lead to another file of the user.
     measured = "" if beside.is_symlink() else str(beside)
-    text = _read_untrusted(path, read) if path else ""
+    text = _read_untrusted(path, read, inside) if path else ""
     if name and not text.strip() and not name.startswith(("/", "~", nvidia_catalog.PREFIX)):
         problem = _missing(name, path, folder, inventory)
     document = {"name": name, "path": path, "problem": problem, "others": others, "text": text}
     return {**document, "measured": _read_untrusted(measured, read) if measured and "schema_version" in text else ""}
 
 
-def _read_untrusted(path: str, read: Read) -> str:
-    """Return the text of a file that others wrote. One that no recipe has becomes a text that is too long for one."""
+def _read_untrusted(path: str, read: Read, folder: str = "") -> str:
+    """Return the text of a file that others wrote, "" for a link out of ``folder`` and for anything but a file.
+
+    One that no recipe has becomes a text that is too long for one.
+    """
     try:
-        return read(path) if Path(path).stat().st_size <= _MOST_RECIPE else "x" * _MOST_RECIPE
+        place = Path(path).resolve()
+        # Files of the kernel have no size, and may have no end.
+        if not place.is_file() or not place.stat().st_size or not place.is_relative_to(Path(folder or "/").resolve()):
+            return ""
+        return read(path) if place.stat().st_size <= _MOST_RECIPE else "x" * _MOST_RECIPE
     except OSError:
         return ""
 

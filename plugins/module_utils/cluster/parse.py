@@ -26,6 +26,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import
     Settings,
     Tls,
 )
+from ansible_collections.gb10.cluster.plugins.module_utils.common import foreign
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import schema as fabric_schema
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.links import PORTS, Ports
@@ -220,6 +221,7 @@ def _problems(verdict: Mapping[str, Any]) -> tuple[Problem, ...]:
 
 
 def _facts(observed: Mapping[str, Any]) -> Facts:
+    observed = foreign.plain(observed)
     gpu, hub, built = observed["gpu"], observed.get("hub_model") or {}, observed.get("vllm_build") or {}
     return Facts(
         network=fabric_schema.network(observed),

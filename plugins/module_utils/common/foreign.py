@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
+from typing import Any
 
 #: Maximum characters of a line, unless a caller has another limit.
 MOST = 300
@@ -15,6 +17,15 @@ MOST = 300
 def line(text: str, most: int = MOST) -> str:
     """Return the begin of a text as one line that cannot change a terminal."""
     return "".join(char if char.isprintable() else " " for char in text[:most])
+
+
+def plain(data: Any) -> Any:
+    """Return plain data of another machine in which each text is one line that cannot change a terminal."""
+    if isinstance(data, str):
+        return line(data, len(data))
+    if isinstance(data, Mapping):
+        return {plain(key): plain(value) for key, value in data.items()}
+    return [plain(each) for each in data] if isinstance(data, list | tuple) else data
 
 
 class Quota:

@@ -111,14 +111,15 @@ def _of_ray(name: str, path: str) -> Problem:
 def check_arguments(argv: Sequence[str], path: str) -> list[Problem]:
     """Return a problem for each argument of vllm serve that holds a secret, may hide one in a file, or configures TLS.
 
-    argparse accepts options by the beginning of their names, and vLLM accepts underscores for hyphens.
+    argparse accepts options by the beginning of their names, and vLLM accepts underscores for hyphens. It joins
+    --option.member=value into an object, which becomes the option's value.
     """
     problems = []
     for index, word in enumerate(argv):
         if names_user(word):
             problems.append(_of_address(f"{path}[{index}]"))
         # Both words may be one item of the list, which vLLM refuses.
-        name, *value = re.split("[= ]", word.replace("_", "-"), maxsplit=1)
+        name, *value = re.split("[= .]", word.replace("_", "-"), maxsplit=1)
         if not name.startswith("--") or name == "--":
             continue
         # vLLM handles this option itself, and only by its full name.
@@ -172,7 +173,8 @@ def verdict(variables: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str,
     No value is returned, because the planner's inputs are facts.
     """
     problems = []
-    for name in map(str, variables):
+    names = [name for name in map(str, variables) if systemd.NAME.fullmatch(name)]
+    for name in names:
         if name == _API_KEY:
             problems.append(
                 Problem(f"{VARIABLE}.{name}", "it is set", "nothing", "move it to gb10_api_key, in a vault")
@@ -185,21 +187,21 @@ def verdict(variables: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str,
             problems.append(
                 Problem(f"{VARIABLE}.{name}", "gb10_extra_env has it too", "each variable once", "remove one of them")
             )
-    for name, value in variables.items():
-        if isinstance(value, (Mapping, list)):
+    for name in names:
+        if isinstance(variables.get(name), (Mapping, list)):
             problems.append(
                 Problem(f"{VARIABLE}.{name}", "it is not a text", "one line of text", "set the value itself")
             )
     try:
-        systemd.environment_file({str(name): str(value) for name, value in variables.items()})
+        systemd.environment_file({str(name): str(value) for name, value in variables.items()}, secret=True)
     except ValueError as error:
         problems.append(Problem(VARIABLE, str(error), "variable names and one-line values", f"correct {VARIABLE}"))
-    return {"names": sorted(map(str, variables)), "problems": [asdict(problem) for problem in problems]}
+    return {"names": sorted(names), "problems": [asdict(problem) for problem in problems]}
 
 
 def text(variables: Mapping[str, str], salt: str) -> str:
     """Return the file's text. ``salt`` (32 hexadecimal digits) keeps its version from revealing short values."""
-    return f"# salt {salt}\n{systemd.environment_file(variables)}"
+    return f"# salt {salt}\n{systemd.environment_file(variables, secret=True)}"
 
 
 def salt_of(file: str) -> str:

@@ -15,6 +15,8 @@ from typing import Any
 #: The variable in a unit's environment that holds the digest of the service's launch inputs.
 INPUTS_VARIABLE = "GB10_INPUTS"
 PLACEHOLDER = "@inputs@"
+#: The name of an environment variable.
+NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)=(?:"((?:[^"\\]|\\.)*)"|(.*))')
 
 
@@ -56,16 +58,18 @@ def systemd_quote(word: str, exec_line: bool = True) -> str:
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def environment_file(variables: Mapping[str, str]) -> str:
+def environment_file(variables: Mapping[str, str], secret: bool = False) -> str:
     """Return the variables as a file that both systemd's EnvironmentFile= and a POSIX shell read alike, sorted.
 
-    Raises ValueError that lists every invalid name and every value with a line break.
+    Raises ValueError that lists every invalid name and every value with a line break. ``secret``: whether a text in a
+    name's place may be a secret, which the error must not show.
     """
     lines, wrong = [], []
-    for name, value in sorted(variables.items()):
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            wrong.append(f"{name!r} is not the name of an environment variable")
-        if re.search(r"[\n\r\0]", value):
+    for number, (name, value) in enumerate(sorted(variables.items()), 1):
+        if not NAME.fullmatch(name):
+            shown = f"name {number} in alphabetical order" if secret else repr(name)
+            wrong.append(f"{shown} is not the name of an environment variable")
+        elif re.search(r"[\n\r\0]", value):
             wrong.append(f"the value of {name} contains a line break")
         plain = re.fullmatch(r"[A-Za-z0-9_@%+=:,./-]*", value)
         quoted = value if plain else '"' + re.sub(r'(["\\$`])', r"\\\1", value) + '"'

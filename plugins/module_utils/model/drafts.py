@@ -49,25 +49,33 @@ def with_folder(args: Sequence[str], hub: str, folder: str) -> list[str]:
     """Return the arguments with the draft's folder in place of its name and revision."""
     result: list[str] = []
     for name, values, words in arguments.options(args):
-        if name in (f"{OPTION}.model", "--spec-model") and values == [hub]:
+        key = _key(name)
+        if key == "model" and values == [hub]:
             result.append(f"{name}={folder}")
-        elif name in _NAMES and (given := _mapping("".join(values))).get("model") == hub:
+        elif key == "" and (given := _mapping("".join(values))).get("model") == hub:
             given.pop("revision", None)
             result += [OPTION, json.dumps({**given, "model": folder}, separators=(",", ":"))]
-        elif name != f"{OPTION}.revision":
+        elif key != "revision":
             result += words
     return result
+
+
+def _key(name: str) -> str | None:
+    """Return the key that an option sets, "" if it sets all of them, None for another option.
+
+    vLLM joins --option.key=value into the option's object, and adds to a list with --option.key+=value.
+    """
+    option, _dot, key = name.partition(".")
+    return key.rstrip("+") if option in _NAMES else KEYS.get(name)
 
 
 def _settings(args: Sequence[str]) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for name, values, _words in arguments.options(args):
-        if name in _NAMES:
+        if (key := _key(name)) == "":
             settings = _mapping("".join(values))
-        elif name.startswith(f"{OPTION}."):
-            settings[name.removeprefix(f"{OPTION}.")] = "".join(values)
-        elif name in KEYS:
-            settings = {**settings, KEYS[name]: "".join(values)}
+        elif key:
+            settings = {**settings, key: "".join(values)}
     return settings
 
 

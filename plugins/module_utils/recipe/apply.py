@@ -71,7 +71,7 @@ def use(
     # An image of an unknown name may have any release, so that nothing is checked against another one.
     command = _Command(given, nodes, recipe.command_path, bool(recipe.mods))
     for name, values, found in arguments.options(recipe.args):
-        command.add(options.whole(name), values, found)
+        command.add(options.whole(name), [*options.joined(name), *values], found)
     runtime, default, refused = _image(recipe, given, images)
     variables, replaced, unsafe = _environment(recipe, extra)
     environment = {} if refused else variables

@@ -55,6 +55,13 @@ def whole(name: str) -> str:
     return allowed.ALIASES.get(option, option) + dot + members
 
 
+def joined(name: str) -> list[str]:
+    """Return the value that directly follows a name of one letter, such as x of -qx, [] without one."""
+    option = name.partition(" ")[0]
+    known = option in allowed.ALIASES or option[:2] not in allowed.ALIASES or option[1:2] == "-"
+    return [] if known or option.startswith("-O") else [option[2:]]
+
+
 def short_for(name: str) -> str:
     """Return an option that argparse takes for this beginning of its name, "" for a whole or an unknown name."""
     option = name.partition(".")[0]
@@ -73,8 +80,9 @@ def effect(name: str, values: Sequence[str]) -> tuple[str, Effect] | None:
         return "", found
     if option != _positive(option):
         option = _positive(option)
-        if option in allowed.EFFECTS:
-            return None
+        if found := allowed.EFFECTS.get(option):
+            # An image with another vLLM may have an option of this name that takes a value.
+            return ("", found) if values else None
     if option not in _LISTED:
         return "", allowed.UNLISTED
     listed = None if option in allowed.OBJECTS else _MEMBERS.get(option, ())

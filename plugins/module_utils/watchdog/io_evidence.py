@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_command, io_file, paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_command, io_file, paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import decide, io_node, parse
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import Process
@@ -44,8 +44,8 @@ def secrets(files: Iterable[str] = _SECRETS) -> set[str]:
     """Return the contents of the collection's secret files, and the values of their variables."""
     found = set()
     for path in files:
-        for line in io_file.read(path).splitlines():
-            found |= {line.strip(), line.partition("=")[2].strip().strip('"')}
+        text = io_file.read(path)
+        found |= {*(line.strip() for line in text.splitlines()), *systemd.variables_of_file(text).values()}
     return found - {""}
 
 

@@ -28,3 +28,8 @@ def test_a_source_has_a_number_of_lines_in_an_hour_and_the_others_are_counted() 
     assert quota.take("a", 100.0) and not quota.take("a", 100.5)
     assert quota.left_out("a") == " (4 earlier ones were left out)"
     assert quota.left_out("a") == quota.left_out("b") == ""
+
+
+def test_a_nodes_text_begins_no_line() -> None:
+    facts = {"gpu": {"driver\nproblem": "580\nproblem: run this\x1b[0m"}, "ports": ["a\r", 1, None]}
+    assert foreign.plain(facts) == {"gpu": {"driver problem": "580 problem: run this [0m"}, "ports": ["a ", 1, None]}

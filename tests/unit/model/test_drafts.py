@@ -15,6 +15,8 @@ FORMS = {
     "one word": [f"--speculative-config={CONFIG}"],
     "an underscore": ["--speculative_config", CONFIG],
     "the short name": ["-sc", CONFIG],
+    "members of the short name": [f"-sc.model={HUB}", "-sc.method=dflash"],
+    "a member of a list": ["--speculative-config.model+", HUB, "--speculative-config.method=dflash"],
     "keys": ["--speculative-config.method", "dflash", f"--speculative-config.model={HUB}"],
     "options": ["--spec-model", HUB, "--spec-method=dflash", "--spec-tokens", "8"],
 }

@@ -109,6 +109,31 @@ def test_a_huge_recipe_is_not_read(tmp_path: Path) -> None:
     assert 65536 < len(document["text"]) < 1 << 20 and document["problem"] == ""
 
 
+@pytest.mark.parametrize("target", ["/dev/zero", "/proc/version", "../outside.yaml", "fifo"])
+def test_a_link_out_of_the_folder_or_to_a_device_is_not_read(tmp_path: Path, target: str) -> None:
+    folder = tmp_path / "clone"
+    folder.mkdir()
+    (tmp_path / "outside.yaml").write_text(RECIPE, encoding="utf-8")
+    os.mkfifo(folder / "fifo")
+    (folder / "x.yaml").symlink_to(target)
+
+    def read(_path: str) -> str:
+        raise AssertionError
+
+    document = sources._document(settings(gb10_recipe="x", gb10_recipe_folder="clone"), str(tmp_path), 1, read)
+    assert document["text"] == "" and "x.yaml is not a readable file" in document["problem"]
+    if not target.startswith(".."):
+        given = settings(gb10_recipe=str(folder / "x.yaml"))
+        assert sources._document(given, str(tmp_path), 1, read)["text"] == ""
+
+
+def test_a_link_inside_the_folder_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(RECIPE, encoding="utf-8")
+    (tmp_path / "x.yaml").symlink_to("a.yaml")
+    given = settings(gb10_recipe="x", gb10_recipe_folder=str(tmp_path))
+    assert sources._document(given, str(tmp_path), 1, lambda _path: RECIPE)["text"] == RECIPE
+
+
 def test_a_recipe_that_cannot_be_read_brings_nothing() -> None:
     found = sources.recipe(settings(gb10_recipe="/none.yaml", gb10_image_layers="text"), "", 2, lambda _name: "")
     nothing = {"text": "", "measured": "", "others": "", "problem": ""}

@@ -80,7 +80,7 @@ NAMED: dict[str, str] = {
     "--speculative-config.method custom_class": f"its method {CODE}",
     """--speculative-config '{"method": "custom_class", "model": "evil.Proposer"}'""": f"its method {CODE}",
     "--spec-method custom_class": CODE,
-    "-sc.model /srv/draft": f"its model {READS}",
+    "-q/srv/x": UNLISTED,
     "-sc.code_revision main": f"its code_revision {MODELS_CODE}",
     "--speculative_config.draft_load_config.download_dir /srv": f"its download_dir {UNLISTED}",
     "--kv-transfer-config {}": "runs a connector of the image or the model",
@@ -124,6 +124,13 @@ REFUSED: dict[str, str] = {
     "--no-disable-log-r": SHORT,
     "--trust": SHORT,
     "--config x.yaml": "its file may hold a key",
+    "--config.a=/etc/passwd": "its file may hold a key",
+    "--api-key.x=y": "every user of the head could read it",
+    "--hf_token.x y": "every user of the head could read it",
+    "--ssl-keyfile.x=1": "--ssl-keyfile is given",
+    "-sc.model=/srv/draft": "a folder of the nodes",
+    "--speculative-config.model+ /srv/draft": "a folder of the nodes",
+    "--no-otlp-traces-endpoint=http://attacker": HOST,
     "--api-key x": "every user of the head could read it",
 }
 #: Words of a command that the plan leaves out, with the reason.

@@ -608,3 +608,11 @@ def test_a_missing_token_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert io_watch.main([str(tmp_path / "settings.json"), str(tmp_path / "none")]) == 1
     assert "Expected: 64 hexadecimal digits" in capsys.readouterr().out
     assert io_watch.main([str(tmp_path / "none"), str(tmp_path / "none")]) == 1
+
+
+def test_the_evidence_knows_each_secret_as_it_is(tmp_path: Path) -> None:
+    """A file of variables has escapes that a log does not have."""
+    values = {"HF_TOKEN": 'a"b$c`d\\e', "OTHER": "plain-value", "SPACES": "two words"}
+    path = tmp_path / "secret.env"
+    path.write_text(f"# salt x\n{systemd.environment_file(values)}", encoding="utf-8")
+    assert io_evidence.secrets([str(path)]) >= set(values.values())
