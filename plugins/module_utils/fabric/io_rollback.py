@@ -19,7 +19,6 @@ import inspect
 import json
 import os
 import shutil
-import stat
 import subprocess
 import sys
 import time
@@ -30,8 +29,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 
 #: Only root has access, because netplan files may hold Wi-Fi passwords, and root runs the program in this folder.
-#: Earlier releases used a folder of the service user (docs/security.md).
-STATE, FORMER = "/var/lib/gb10-netplan", "/var/lib/gb10/netplan"
+STATE = "/var/lib/gb10-netplan"
 #: The change that waits for confirmation, the result of the last change, and the state before the first change.
 PENDING, LAST, ORIGINAL = (f"{STATE}/{name}.json" for name in ("pending", "last", "original"))
 PROGRAM = f"{STATE}/program"
@@ -217,8 +215,6 @@ def read(path: str) -> dict[str, Any] | None:
     """
     if os.path.lexists(STATE):
         _check()
-    elif _former():
-        path = os.path.join(FORMER, os.path.basename(path))
     text, _mode = io_file.read_file(path)
     return json.loads(text) if text is not None else None
 
@@ -229,22 +225,6 @@ def _check() -> None:
         raise NetplanError(f"{why}, but root runs the program in {STATE}. {expected}")
 
 
-def _former() -> bool:
-    """Return whether an earlier release left its state.
-
-    In a sticky folder of root, no other user can have placed a folder that belongs to root.
-    """
-    try:
-        around, found = os.lstat(os.path.dirname(FORMER)), os.lstat(FORMER)
-    except OSError:
-        return False
-    return stat.S_ISDIR(found.st_mode) and (around.st_uid, found.st_uid, found.st_mode & 0o077) == (
-        os.geteuid(),
-        os.geteuid(),
-        0,
-    )
-
-
 def _save(path: str, document: Mapping[str, Any]) -> None:
     io_file.write_file(path, json.dumps(document, indent=1) + "\n", 0o600)
 
@@ -253,10 +233,7 @@ def _save(path: str, document: Mapping[str, Any]) -> None:
 def _alone() -> Iterator[None]:
     """Prevent a confirmation and the timer from running at the same time."""
     if not os.path.lexists(STATE):
-        if _former():
-            os.rename(FORMER, STATE)
-        else:
-            os.makedirs(STATE, mode=0o700)
+        os.makedirs(STATE, mode=0o700)
     _check()
     lock = os.open(f"{STATE}/lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:

@@ -161,7 +161,7 @@ def _root(node: NodeState, root: str, exposed: str, models: bool) -> list[Step]:
 
 def _place(node: NodeState, place: Place) -> list[Step]:
     path, found = place.path, node.paths.get(place.path)
-    if place.kind == "tree" or (place.kind == "program" and found and found.type == "folder"):
+    if place.kind == "tree":
         return [] if found is None else _tree(node, place, found)
     steps = []
     if found is not None:

@@ -23,9 +23,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
 from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import plan as os_update_plan
 
-#: file: a file or a link. tree: a folder whose whole content is the collection's. program: a file, of earlier releases
-#: a tree.
-Kind = Literal["file", "tree", "program"]
+#: file: a file or a link. tree: a folder whose whole content is the collection's.
+Kind = Literal["file", "tree"]
 RUNTIME_RECORD = f"{paths.OVERRIDES}/vllm_runtime.json"
 CONFIGURATION = "/etc/gb10"
 NETWORK_STATE = paths.NETWORK_STATE
@@ -92,11 +91,10 @@ STORE: Sequence[Place] = (
     Place("files", "server files of models", "tree"),
     Place("models", "models", "tree"),
 )
-#: Earlier releases had additions, good.json, last_good.json and /usr/local/bin/gb10-wait-for-ray.
 NODE: Sequence[Place] = (
     Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{paths.WATCHDOG_UNIT}", "start at boot", "file"),
     Place(f"{paths.UNIT_FOLDER}/{paths.WATCHDOG_UNIT}", "unit", "file"),
-    Place(paths.program("watchdog"), "the watchdog", "program"),
+    Place(paths.program("watchdog"), "the watchdog", "file"),
     Place("/run/gb10-watchdog", "status of the watchdog", "tree"),
     Place(paths.WATCHDOG_STATE, "evidence of the watchdog", "tree"),
     Place(paths.WATCHDOG_SETTINGS, "settings of the watchdog", "file"),
@@ -107,13 +105,13 @@ NODE: Sequence[Place] = (
     Place(paths.WATCHDOG_WEBHOOK, "address of the watchdog's webhook", "file"),
     Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{paths.MEMORY_GUARD_UNIT}", "start at boot", "file"),
     Place(f"{paths.UNIT_FOLDER}/{paths.MEMORY_GUARD_UNIT}", "unit", "file"),
-    Place(paths.program("memory-guard"), "the memory guard", "program"),
+    Place(paths.program("memory-guard"), "the memory guard", "file"),
     Place("/run/gb10-memory-guard", "the present start", "tree"),
     Place(paths.MEMORY_GUARD_STATE, "records of the memory guard", "tree"),
     Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{paths.RECORDER_UNIT}", "start at boot", "file"),
     *(Place(f"{paths.UNIT_FOLDER}/{unit}", "unit", "file") for unit in (paths.RECORDER_UNIT, paths.NETCONSOLE_UNIT)),
-    Place(paths.program("flight-recorder"), "the flight recorder", "program"),
-    Place(paths.program("netconsole"), "the program that configures netconsole", "program"),
+    Place(paths.program("flight-recorder"), "the flight recorder", "file"),
+    Place(paths.program("netconsole"), "the program that configures netconsole", "file"),
     Place("/run/gb10-flight-recorder", "the newest sample", "tree"),
     Place(paths.RECORDER_STATE, "link to the folder of the flight recorder", "file"),
     Place("/var/lib/private/gb10-flight-recorder", "records of silent nodes", "tree"),
@@ -138,22 +136,23 @@ NODE: Sequence[Place] = (
         for unit in (paths.PROMETHEUS_UNIT, paths.ALERTMANAGER_UNIT)
     ),
     *(Place(path, "a package's service does not start", "file") for path in paths.CLOSED_PACKAGES),
-    Place(paths.program("metrics"), "the collector of metrics", "program"),
+    Place(paths.program("metrics"), "the collector of metrics", "file"),
     Place(paths.METRICS_FOLDER, "metrics", "tree"),
     Place(paths.MONITORING_SETTINGS, "settings of the collector of metrics", "file"),
     Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{paths.GATEWAY_UNIT}", "start at boot", "file"),
     Place(f"{paths.UNIT_FOLDER}/{paths.GATEWAY_UNIT}", "unit", "file"),
-    Place(paths.program("gateway"), "the gateway", "program"),
+    Place(paths.program("gateway"), "the gateway", "file"),
     Place(paths.GATEWAY_FOLDER, "settings and clients of the gateway", "tree"),
     Place(paths.GATEWAY_ENVIRONMENT, "API keys of the gateway's models", "file"),
     *(Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{unit}", "start at boot", "file") for unit in paths.UNITS),
     *(Place(f"{paths.UNIT_FOLDER}/{unit}", "unit", "file") for unit in paths.UNITS),
     Place("/usr/local/lib/gb10", "the program that verifies the API key", "tree"),
-    Place(paths.program("model"), "the program that copies models", "program"),
+    Place(paths.program("model"), "the program that copies models", "file"),
     Place("/usr/local/lib/gb10-rank.py", "the program that starts ranks", "file"),
     Place("/usr/local/lib/gb10-wait-for-ray.py", "the program that waits for Ray", "file"),
+    # Its name in logs of early checkouts.
     Place("/usr/local/bin/gb10-wait-for-ray", "the program that waits for Ray", "file"),
-    Place(paths.program("gates"), "the gates before each start", "program"),
+    Place(paths.program("gates"), "the gates before each start", "file"),
     Place(paths.GATES_SETTINGS, "settings of the gates", "file"),
     Place("/run/gb10-model", "status of a model copy", "tree"),
     Place("/var/lib/gb10-vllm-build", "link to the folder of the build of vLLM", "file"),

@@ -5,10 +5,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
 
-import pytest
-from live_cluster import Cluster
 from repository import ROOT
 from testinfra.host import Host
 
@@ -87,47 +84,3 @@ def test_no_process_of_a_unit_has_more_groups_than_its_users(nodes: dict[str, Ho
     """Otherwise the group of a file would not be meaningful."""
     for host in nodes.values():
         assert host.check_output(f"id --groups --name {USER}") == USER
-
-
-@pytest.fixture
-def former(workers: list[Host], cluster: Cluster) -> Iterator[Host]:
-    """A node in the state of an earlier release: root owns the user's home, and the user's group can write to it."""
-    (host, *_others) = workers
-    host.check_output(f"chown root:{USER} {HOME} && chmod 1775 {HOME}")
-    yield host
-    host.check_output(f"rm -rf {HOME}/netplan")
-    cluster.site("--tags", "qsfp_netplan,ray_cluster").assert_ok()
-
-
-@pytest.mark.slow
-@pytest.mark.disruptive
-def test_an_upgrade_takes_over_what_is_roots(cluster: Cluster, former: Host) -> None:
-    before = former.check_output(f"cat {STATE}/*.json")
-    former.check_output(f"mv {STATE} {HOME}/netplan")
-    run = cluster.site("--tags", "ray_cluster").assert_ok()
-    assert {
-        "Move the network rollback files to root's directory",
-        "Restrict the home directory to the service user",
-    } <= run.changed_tasks()
-    assert former.check_output(f"cat {STATE}/*.json") == before
-    assert not former.file(f"{HOME}/netplan").exists
-    cluster.site("--tags", "qsfp_netplan,ray_cluster").assert_unchanged()
-
-
-@pytest.mark.slow
-@pytest.mark.disruptive
-def test_an_upgrade_follows_nothing_that_was_planted(cluster: Cluster, former: Host) -> None:
-    before = former.check_output(f"cat {STATE}/*.json")
-    former.check_output(
-        f"mkdir -m 700 {HOME}/netplan && ln -s /etc/shadow {HOME}/netplan/lock && chown -R -h {USER} {HOME}/netplan"
-    )
-    former.check_output(f"mv {STATE} {STATE}.kept")
-    shadow = former.check_output("sha256sum /etc/shadow")
-    try:
-        cluster.site("--tags", "qsfp_netplan,ray_cluster").assert_ok()
-        assert not former.file(STATE).exists or former.file(STATE).user == "root"
-        assert former.file(f"{HOME}/netplan").user == USER
-        assert former.check_output("sha256sum /etc/shadow") == shadow
-    finally:
-        former.check_output(f"rm -rf {STATE} && mv {STATE}.kept {STATE}")
-    assert former.check_output(f"cat {STATE}/*.json") == before

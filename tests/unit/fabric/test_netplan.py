@@ -123,7 +123,7 @@ class Host:
         self.now, self.rendered = 0.0, math.inf
         monkeypatch.setattr(io_rollback.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(io_rollback.time, "sleep", self.sleep)
-        for name in ("STATE", "FORMER", "PENDING", "LAST", "ORIGINAL", "PROGRAM", "UNITS", "APPLIED"):
+        for name in ("STATE", "PENDING", "LAST", "ORIGINAL", "PROGRAM", "UNITS", "APPLIED"):
             monkeypatch.setattr(io_rollback, name, f"{folder}{getattr(io_rollback, name)}")
         monkeypatch.setattr(io_rollback, "sysctl", lambda _name, _key: "0")
         Path(io_rollback.UNITS).mkdir(parents=True)
@@ -299,30 +299,6 @@ def test_a_planted_lock_is_not_followed(host: Host) -> None:
     with pytest.raises(OSError, match="symbolic link"):
         io_rollback.restore(host.run, "restored")
     assert target.read_text(encoding="utf-8") == "root"
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a folder")
-@pytest.mark.parametrize(
-    ("mode", "owner", "around", "taken"),
-    [(0o700, 0, 0, True), (0o755, 0, 0, False), (0o700, 12345, 0, False), (0o700, 0, 12345, False)],
-    ids=["of root", "readable", "of the service user", "in a folder of the service user"],
-)
-def test_what_an_earlier_release_kept_is_taken_over_if_it_is_roots(
-    host: Host, mode: int, owner: int, around: int, taken: bool
-) -> None:
-    before = changed(host)
-    expected = {**before, "written": {}} if taken else None
-    assert io_rollback.confirm(host.run, "one")
-    former = Path(io_rollback.FORMER)
-    former.parent.mkdir(mode=0o1775)
-    Path(io_rollback.STATE).rename(former)
-    former.chmod(mode)
-    os.chown(former, owner, owner)
-    os.chown(former.parent, around, around)
-    assert (io_rollback.read(io_rollback.ORIGINAL), Path(io_rollback.STATE).exists()) == (expected, False), "check mode"
-    io_rollback.arm(host.run, "two", {"files": {}, "links": {}}, 60, final=False)
-    assert (io_rollback.read(io_rollback.ORIGINAL), former.exists()) == (expected, not taken)
-    assert io_rollback.confirm(host.run, "two")
 
 
 def test_nothing_changes_where_the_timer_cannot_be_started(host: Host) -> None:

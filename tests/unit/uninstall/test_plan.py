@@ -86,7 +86,6 @@ CASES: dict[str, tuple[NodeState, dict[str, str]]] = {
         node({PROGRAM: FILE}, temporary={PROGRAM: [f"{PROGRAM}.x"]}),
         {PROGRAM: f"remove file: {GATES}", f"{PROGRAM}.x": "remove file: temporary file of a killed run"},
     ),
-    "a program of an earlier release": (node({PROGRAM: FOLDER}), {PROGRAM: f"remove tree: {GATES}"}),
     "many names that are not ours": (
         node({ROOT: Found("folder", names=[f"n{number}" for number in range(9)])}),
         {ROOT: "keep folder: this collection did not create n0, n1, n2, n3, n4, ..."},
