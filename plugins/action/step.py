@@ -10,8 +10,10 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_steps
 from ansible_collections.gb10.cluster.plugins.plugin_utils import steps
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
 class ActionModule(Decision):
@@ -22,9 +24,10 @@ class ActionModule(Decision):
         given = dict(self._task.args)
         name = str(given.pop("name", ""))
         try:
-            entry = steps.entry(name)
-            inputs = steps.inputs(entry.Inputs, given.pop("inputs", {}))
+            entry = io_steps.entry(steps.__name__, name)
+            inputs, _secrets = io_steps.inputs(entry.Inputs, plain_data(given.pop("inputs", {})))
         except ValueError as error:
             raise AnsibleActionFail(f"step {name}: {error}") from error
         self.trusted, self.planned = getattr(entry, "TRUSTED", True), getattr(entry, "PLANNED", True)
-        return entry.run(self, inputs, variables)
+        result: dict[str, Any] = entry.run(self, inputs, variables)
+        return result

@@ -40,7 +40,7 @@ options:
     type: path
     default: /etc/gb10/api.env
 seealso:
-  - module: gb10.cluster.secret_environment
+  - module: gb10.cluster.vllm_smoke_test
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

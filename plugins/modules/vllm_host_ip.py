@@ -51,7 +51,6 @@ options:
     type: path
     default: /etc/gb10/cluster.env
 seealso:
-  - module: gb10.cluster.secret_environment
   - module: gb10.cluster.fabric_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 #: sshd's variable SSH_CONNECTION: the client's address and port, the server's address and port.
 _CONNECTION = re.compile(r"^(\S+) (\d+) \S+ \d+\s*$", re.MULTILINE)
 
+#: The module that runs a step on the node.
+NODE_STEP = "gb10.cluster.node_step"
 _INTERPRETER = "discovered_interpreter_python"
 Settings = TypeVar("Settings")
 
@@ -145,6 +147,10 @@ class Decision(ActionBase):
         if found := result.get("ansible_facts", {}).get(_INTERPRETER):
             self._interpreter = {_INTERPRETER: found}
         return result
+
+    def node(self, name: str, inputs: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the result of a step on the node. Raises AnsibleError."""
+        return self.module({"name": name, "inputs": dict(inputs)}, variables, NODE_STEP)
 
     def read(self, module: str, arguments: Mapping[str, Any], variables: Mapping[str, Any]) -> tuple[Any, str]:
         """Return a module's result and "", or {} and the reason why it could not be read.

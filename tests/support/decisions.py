@@ -9,6 +9,8 @@ from typing import Any
 
 from repository import ROOT
 
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import NODE_STEP
+
 
 def task(arguments: Mapping[str, Any]) -> SimpleNamespace:
     """Return what an action reads of its task: arguments, and no role."""
@@ -24,7 +26,7 @@ def decide(
     variables: Mapping[str, Any] | None = None,
     check: bool = False,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the result of an action or step, and the arguments of each call of its module.
+    """Return the result of an action or step, and the arguments of each call of its module, the inputs of a node's step.
 
     ``plan`` is the fact gb10_plan, ``hosts`` are the variables of each node, ``result`` is the module's, or
     those of its calls. ``variables`` are further variables of the task's node.
@@ -39,8 +41,8 @@ def decide(
     instance._connection = SimpleNamespace(transport="local")
     calls: list[dict[str, Any]] = []
 
-    def module(module_args: dict[str, Any], **_variables: Any) -> dict[str, Any]:
-        calls.append(module_args)
+    def module(module_args: dict[str, Any], module_name: str | None = None, **_variables: Any) -> dict[str, Any]:
+        calls.append(module_args["inputs"] if module_name == NODE_STEP else module_args)
         found = result[len(calls) - 1] if isinstance(result, Sequence) else result
         return dict(found or {"changed": False})
 

@@ -30,6 +30,12 @@ def program(folder: Path, name: str, script: str) -> Path:
     return folder
 
 
+def _called(name: str, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the module of a node's step with its arguments, and any other module as it is."""
+    step = (ROOT / f"plugins/module_utils/node_steps/{name}.py").exists()
+    return ("node_step", {"name": name, "inputs": arguments}) if step else (name, arguments)
+
+
 def _given(arguments: dict[str, Any], check: bool) -> dict[str, Any]:
     return {**arguments, "_ansible_check_mode": check, "_ansible_diff": True}
 
@@ -45,10 +51,11 @@ def run_module(
     check: bool = False,
     reads: Reads = lambda _command: True,
 ) -> dict[str, Any]:
-    """Run a module of the collection in this process, in a tenth of the time of run_alone, and return its result.
+    """Run a module or a node's step of the collection in this process, in a tenth of the time of run_alone, and return its result.
 
     ``path`` is a folder with programs that precede the system's. In check mode, the module may write no file.
     """
+    name, arguments = _called(name, arguments)
     module = import_module(f"ansible_collections.gb10.cluster.plugins.modules.{name}")
     umask = os.umask(0o022)
     try:
@@ -76,6 +83,7 @@ def run_module(
 
 def run_alone(name: str, arguments: dict[str, Any], path: Path | None = None, check: bool = False) -> dict[str, Any]:
     """Do the same as on a node: in a process of its own, without this one's variables and modules."""
+    name, arguments = _called(name, arguments)
     result = subprocess.run(
         [sys.executable, str(ROOT / ".collections/ansible_collections/gb10/cluster/plugins/modules" / f"{name}.py")],
         input=json.dumps({"ANSIBLE_MODULE_ARGS": _given(arguments, check)}),

@@ -35,11 +35,11 @@ class Inputs:
 
 
 def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, Any]:
-    """Return the module's result and {unit, files, directories, written} of the service."""
+    """Return the result of ``secret_environment`` and {unit, files, directories, written} of the service."""
     keys = gateway.keys(step, variables)
     secrets = {variable: keys[cluster] for cluster, variable in given.plan["variables"].items()}
-    options = {"path": paths.GATEWAY_ENVIRONMENT, "variables": secrets}
-    written = step.module(options, variables, "gb10.cluster.secret_environment")
+    inputs = {"path": paths.GATEWAY_ENVIRONMENT, "variables": secrets}
+    written = step.node("secret_environment", inputs, variables)
     if written.get("failed"):
         return written
     if given.plan["certificate"]:

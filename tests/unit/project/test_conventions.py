@@ -266,7 +266,7 @@ def test_no_module_needs_the_catalog() -> None:
 
 
 def test_the_core_is_pure() -> None:
-    pure = [path for path in CORE if not PurePosixPath(path).name.startswith("io_")]
+    pure = [path for path in CORE if not PurePosixPath(path).name.startswith("io_") and "/node_steps/" not in path]
     assert pure and broken(pure, purity_problems) == {}
 
 

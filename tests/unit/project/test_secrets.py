@@ -27,6 +27,7 @@ READERS: Mapping[str, str] = {
     "module_utils/model_store/io_fetch.py": "the hub's token, of its credentials: for the hub of the inventory",
     "module_utils/monitoring/io_metrics.py": "the watchdog's status, of its credentials: no secret",
     "module_utils/node/io_facts.py": "returns digests",
+    "module_utils/node_steps/secret_environment.py": "writes the ranks' secret variables",
     "module_utils/rollback/io_record.py": "excludes the files from records",
     "module_utils/verify/io_facts.py": "through io_ray",
     "module_utils/watchdog/io_evidence.py": "removes their content from the evidence",
@@ -35,7 +36,6 @@ READERS: Mapping[str, str] = {
     "modules/cluster_verify_info.py": "through io_local",
     "modules/gateway_info.py": "through io_local: the operator's key for gb10-gateway.service",
     "modules/gateway_key.py": "writes the operator's key",
-    "modules/secret_environment.py": "writes the ranks' secret variables",
     "modules/vllm_api_key.py": "writes the API's key",
     "modules/vllm_benchmark.py": "through io_local",
     "modules/vllm_golden.py": "through io_local",
@@ -70,7 +70,7 @@ _CONNECTS = re.compile(
     r"HTTPS?Connection\b|urllib\.request|create_connection\(|\.recv(from)?\(|open_connection\(|start_server\("
     r"|http\.server|create_server\(|TCPConnector\("
 )
-_IO = re.compile(r"(module_utils/.*/io_|modules/)")
+_IO = re.compile(r"(module_utils/(.*/io_|node_steps/)|modules/)")
 
 
 def found(pattern: re.Pattern[str]) -> set[str]:
