@@ -50,14 +50,14 @@ class ActionModule(Decision):
         return {"changed": False, **answer, "hub": hub, "msg": msg, "_ansible_verbose_override": True}
 
     def _hub(self, own: Mapping[str, Any], nodes: Mapping[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        """Return {hub_model} from Hugging Face Hub, {} if no question is needed, or the module's failure."""
+        """Return {hub_model} from Hugging Face Hub, {} if no question is needed, or the step's failure."""
         host = nodes[variables["inventory_hostname"]]
         options = collect.hub_options(own, host, list(nodes.values())) if host["group"] == "head" else {}
         if not options:
             return {}
         options["token"] = self.variable(variables, "model_store_hub_token", "")
-        # Without become: the module reads no file of root. It uses the download's environment, so the same mirror.
-        result = self.module(options, variables, "gb10.cluster.hub_model_info")
+        # Without become: the step reads no file of root. It uses the download's environment, so the same mirror.
+        result = self.node("hub_model_info", options, variables)
         return result if result.get("failed") else {"hub_model": result["hub_model"]}
 
     def _parsed(

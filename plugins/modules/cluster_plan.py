@@ -15,7 +15,7 @@ description:
     plan or every problem at once. Changes nothing.
   - Prints the warnings of the plan.
   - Runs on the first reachable node of the cluster. If no node has the model, the head reads its size from Hugging Face
-    Hub with M(gb10.cluster.hub_model_info).
+    Hub with the step C(hub_model_info).
   - The action plugin of this name does the work.
 options:
   models:

@@ -30,7 +30,6 @@ options:
 seealso:
   - module: gb10.cluster.systemd_unit
   - module: gb10.cluster.vllm_info
-  - module: gb10.cluster.ray_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

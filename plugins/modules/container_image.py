@@ -69,7 +69,7 @@ options:
     choices: [docker, podman]
     default: docker
 seealso:
-  - module: gb10.cluster.vllm_image_extract
+  - module: gb10.cluster.vllm_patch
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -24,7 +24,6 @@ options:
     type: path
     default: /
 seealso:
-  - module: gb10.cluster.fabric_probe
   - module: gb10.cluster.netplan_apply
 author:
   - gb10.cluster maintainers (@gb10-cluster)

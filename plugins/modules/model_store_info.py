@@ -26,7 +26,6 @@ options:
     type: path
 seealso:
   - module: gb10.cluster.model_store_wait
-  - module: gb10.cluster.hub_model_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -85,7 +85,6 @@ options:
     type: path
 seealso:
   - module: gb10.cluster.nccl_info
-  - module: gb10.cluster.nccl_install
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
@@ -119,7 +118,7 @@ there:
   returned: with O(built)
   type: bool
 install:
-  description: The options of M(gb10.cluster.nccl_install) on this node.
+  description: The inputs of the step C(nccl_install) on this node.
   returned: with O(built)
   type: dict
 select:

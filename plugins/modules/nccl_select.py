@@ -36,7 +36,6 @@ options:
     default: auto
 seealso:
   - module: gb10.cluster.nccl_info
-  - module: gb10.cluster.nccl_install
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -50,7 +50,7 @@ options:
     description: Identifier of this change; random by default.
     type: str
   probe:
-    description: Whether to verify every path with a full packet if nothing differs, as M(gb10.cluster.fabric_probe)
+    description: Whether to verify every path with a full packet if nothing differs, as the step C(fabric_probe)
       does.
     type: bool
     default: false
@@ -60,7 +60,6 @@ options:
     default: false
 seealso:
   - module: gb10.cluster.netplan_confirm
-  - module: gb10.cluster.fabric_probe
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

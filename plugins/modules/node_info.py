@@ -196,7 +196,7 @@ debian:
       description: Whether a reboot is C(required), and the C(packages) that wait for it.
       type: dict
 updates:
-  description: As M(gb10.cluster.os_update_info) returns C(state), without pending packages and boot entries; otherwise
+  description: As the step C(os_update_info) returns C(state), without pending packages and boot entries; otherwise
     the C(reason) why it cannot be read.
   returned: always
   type: dict
@@ -312,7 +312,7 @@ installed:
       type: dict
 image_options:
   description: The options of C(vllm serve) in the container image that the head queried last, with C(image) and
-    C(image_id), and otherwise as M(gb10.cluster.vllm_arguments_info) returns them; null without one.
+    C(image_id), and otherwise as the step C(vllm_arguments_info) returns them; null without one.
   returned: always
   type: dict
 image_pins:

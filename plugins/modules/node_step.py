@@ -79,7 +79,9 @@ def main() -> None:
         result = step.run(module, given)
     except (ProblemsError, ValueError, OSError) as error:
         module.fail_json(msg=str(error))
-    (module.fail_json if result.get("failed") else module.exit_json)(**result)
+    if result.get("failed"):
+        module.fail_json(**result)
+    module.exit_json(**result)
 
 
 if __name__ == "__main__":

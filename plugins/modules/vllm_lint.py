@@ -55,7 +55,7 @@ options:
     choices: [none, error, warning]
     default: none
 seealso:
-  - module: gb10.cluster.vllm_arguments_info
+  - module: gb10.cluster.nccl_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -61,7 +61,7 @@ options:
     description: The folder for the tables of V(moe_config). By default C(gb10_moe_configs) next to the package.
     type: path
   probe:
-    description: The record of M(gb10.cluster.vllm_gpu_probe), if it exists. Kernels that failed there are turned off.
+    description: The record of the step C(vllm_gpu_probe), if it exists. Kernels that failed there are turned off.
     type: path
     default: ""
   toolkit:
@@ -80,7 +80,7 @@ options:
     type: bool
     default: false
 seealso:
-  - module: gb10.cluster.vllm_image_extract
+  - module: gb10.cluster.container_image
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

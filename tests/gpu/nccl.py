@@ -7,7 +7,7 @@ one GPU, the collectives move nothing.
 PYTHON belongs to a virtual environment with a CUDA build of PyTorch and NVIDIA's wheel of NCCL. The environment is not
 changed. FOLDER gets a copy made of links, with its own library. If the package `vllm` is missing, the copy gets an
 empty one, which nccl_select uses to find the environment. SOURCE is NCCL's source tree; IDENTITY identifies it if it is
-not a git checkout. nccl_build, nccl_install, nccl_select and nccl_info run through ansible. One process per GPU
+not a git checkout. nccl_build, nccl_select, nccl_info and the step nccl_install run through ansible. One process per GPU
 measures all_reduce and all_gather (nccl_bandwidth.py) three times: with the wheel's library, with our library by
 LD_PRELOAD, and with our library by a link in place of the wheel's. Each time nccl_info reads the mapped libraries of
 the processes. Afterwards FOLDER contains the build, report.json, and report.md as a section for docs/benchmarks.md. The
@@ -64,17 +64,15 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     packed = str(options.folder / "nccl.tar")
     python, wheel, torch = copy(options.python, options.folder / "environment")
     built, again, cost = build(options, capabilities, packed)
-    installed = module(
-        "nccl_install",
-        {
-            "store": str(options.folder / "installed"),
-            "name": built["name"],
-            "sha256": built["sha256"],
-            "capabilities": capabilities,
-            "artifact": packed,
-            "artifact_sha256": built["packed_sha256"],
-        },
-    )
+    install = {
+        "store": str(options.folder / "installed"),
+        "name": built["name"],
+        "sha256": built["sha256"],
+        "capabilities": capabilities,
+        "artifact": packed,
+        "artifact_sha256": built["packed_sha256"],
+    }
+    installed = module("node_step", {"name": "nccl_install", "inputs": install})
     before = module("nccl_info", {"path": str(wheel)})["library"]
     prefer = {"python": str(python), "library": installed["library"]}
     requires = {"capabilities": capabilities, "sha256": built["sha256"]}

@@ -47,7 +47,7 @@ def options(inputs: Mapping[str, Any], runtime_folder: str, head: bool) -> dict[
 def hub_options(
     inputs: Mapping[str, Any], head: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the options of hub_model_info on the head, {} when the Hub is not queried for the model.
+    """Return the inputs of the step hub_model_info on the head, {} when the Hub is not queried for the model.
 
     ``inputs``: of the head. ``head`` and ``nodes``: of cluster_facts. The token is not here.
     """

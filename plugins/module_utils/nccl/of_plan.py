@@ -92,9 +92,9 @@ def use(plan: Plan, settings: NcclSettings, wanted: bool, built: Mapping[str, An
     ``wanted``: whether NCCL is built. ``built``: the head's result of module nccl_build. Check mode on a fresh head has
     none.
 
-    ``there``: whether there is a build. ``install`` and ``select`` are options of the modules nccl_install and
-    nccl_select. ``environment``, ``files`` and ``mounts`` are launch overrides. An image stays unchanged, so its ranks
-    preload the mounted build.
+    ``there``: whether there is a build. ``install`` and ``select`` are inputs of the step nccl_install and options of
+    the module nccl_select. ``environment``, ``files`` and ``mounts`` are launch overrides. An image stays unchanged, so
+    its ranks preload the mounted build.
     """
     name, sha256 = str(built.get("name") or ""), str(built.get("sha256") or "")
     there = wanted and bool(sha256)

@@ -15,6 +15,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     # Ansible sends the files to a node that it finds here. A node imports only the step that it runs.
     from ansible_collections.gb10.cluster.plugins.module_utils.node_steps import (  # noqa: F401
+        fabric_probe,
+        hub_model_info,
         memory_wait,
+        nccl_install,
+        os_update_info,
+        prune,
+        ray_info,
         secret_environment,
+        uninstall,
+        vllm_arguments_info,
+        vllm_drain,
+        vllm_gpu_probe,
+        vllm_image_extract,
+        wheelhouse,
     )

@@ -28,7 +28,7 @@ class PatchSettings:
 
 
 def options(plan: Plan, settings: PatchSettings, copy: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the module's options. ``copy``: the result of module vllm_image_extract, {} without an image."""
+    """Return the module's options. ``copy``: the result of the step vllm_image_extract, {} without an image."""
     auto = settings.vllm_patch_quantization == "auto"
     return {
         **_place(plan, copy),

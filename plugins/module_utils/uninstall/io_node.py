@@ -37,7 +37,7 @@ _STOPPED = ("inactive", "failed")
 _NOT_LOADED = 5
 
 
-class UninstallError(Exception):
+class UninstallError(ValueError):
     """A step failed; the message names it and the reason."""
 
 

@@ -5,7 +5,7 @@
 """Options and environment variables of a vLLM release, and the problems with those that it lacks.
 
 Known releases are in table.py. For a newer release the installed vLLM provides the options
-(gb10.cluster.vllm_arguments_info).
+(the step vllm_arguments_info of a node).
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def newer(release: str, path: str) -> Problem:
         path,
         f"the arguments of vLLM {release} are unknown (known releases: {text(FIRST)} to {text(LAST)})",
         "a known release, or the arguments from the installed vLLM",
-        f"read them with gb10.cluster.vllm_arguments_info, or use a release up to {text(LAST)}",
+        f"use a release up to {text(LAST)}; site.yml reads the arguments of a newer one after its installation",
     )
 
 

@@ -55,9 +55,9 @@ def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> Values:
     return {**failure, "paths": sent.get("unverified", []), "probe": checked.get("checks", [])}
 
 
-def _called(step: Decision, module: str, arguments: Values, variables: Mapping[str, Any]) -> Values:
-    """Return the result of a module, {} for a node that cannot be reached any more."""
+def _called(step: Decision, name: str, inputs: Values, variables: Mapping[str, Any]) -> Values:
+    """Return the result of a step on the node, {} if it cannot be reached any more."""
     try:
-        return step.module(arguments, variables, f"gb10.cluster.{module}")
+        return step.node(name, inputs, variables)
     except AnsibleConnectionFailure:
         return {}

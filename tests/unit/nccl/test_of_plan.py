@@ -11,8 +11,10 @@ from decisions import decide
 from repository import load_yaml, read
 from typed_plans import fact
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_steps
+from ansible_collections.gb10.cluster.plugins.module_utils.node_steps import nccl_install
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import tags
-from ansible_collections.gb10.cluster.plugins.modules import nccl_build, nccl_install, nccl_select
+from ansible_collections.gb10.cluster.plugins.modules import nccl_build, nccl_select
 
 SPECIFIED = load_yaml(read("roles/nccl_sm121_build/meta/argument_specs.yml"))["argument_specs"]["main"]["options"]
 #: As the action cluster_inputs returns them.
@@ -150,8 +152,9 @@ def test_a_container_preloads_the_mounted_build() -> None:
 
 def test_the_options_are_those_of_the_modules() -> None:
     found, build = used(BUILT), planned()
-    pairs = ((nccl_build, build["options"]), (nccl_build, build["requirements"]), (nccl_install, found["install"]))
-    for module, options in (*pairs, (nccl_select, found["select"])):
+    pairs = ((nccl_build, build["options"]), (nccl_build, build["requirements"]), (nccl_select, found["select"]))
+    assert found["install"].keys() <= io_steps.specification(nccl_install.Inputs).keys()
+    for module, options in pairs:
         assert options.keys() <= load_yaml(module.DOCUMENTATION)["options"].keys()
 
 

@@ -32,7 +32,7 @@ NAMES = {
     "node_step": sorted(path.stem for path in (ROOT / "plugins/module_utils/node_steps").glob("[a-z]*.py")),
 }
 #: A call of a node's step in Python.
-_OF_CODE = re.compile(r"""\.node\(\s*"(\w+)"|NODE_STEP, \{"name": "(\w+)\"""")
+_OF_CODE = re.compile(r"""(?:\.node\(\s*|_called\(step, |\{"name": )"(\w+)\b""")
 SECRET = "hf_" + "secret" * 4
 
 
@@ -55,9 +55,7 @@ def calls_of_code() -> set[str]:
     return {
         name
         for path in files("plugins/action/*.py", "plugins/plugin_utils/**/*.py")
-        for found in _OF_CODE.findall(read(path))
-        for name in found
-        if name
+        for name in _OF_CODE.findall(read(path))
     }
 
 

@@ -157,9 +157,9 @@ def test_the_slow_checks_of_a_node(monkeypatch: pytest.MonkeyPatch, answer: Any,
         "ansible_skip_tags": [],
     }
     assert action.run(None, variables) == expected
-    names = [call.kwargs["module_name"] for call in called.call_args_list]
-    assert names == ["gb10.cluster.vllm_gpu_probe", "gb10.cluster.fabric_probe"]
-    assert called.call_args.kwargs["module_args"] == {
+    names = [call.kwargs["module_args"]["name"] for call in called.call_args_list]
+    assert names == ["vllm_gpu_probe", "fabric_probe"]
+    assert called.call_args.kwargs["module_args"]["inputs"] == {
         **report.rails(pair(), "spark1"),
         "timeout": 2,
         "required": False,
