@@ -67,7 +67,7 @@ class ActionModule(Decision):
             try:
                 self._connection.reset()
                 asked = {"state": "read", "identifier": identifier}
-                status = self.module(asked, variables, "gb10.cluster.netplan_confirm")
+                status = self.node("netplan_confirm", asked, variables)
             except AnsibleConnectionFailure:
                 if time.monotonic() > deadline:
                     raise

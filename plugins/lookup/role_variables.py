@@ -22,7 +22,7 @@ options:
     type: str
     required: true
 seealso:
-  - module: gb10.cluster.cluster_inputs
+  - module: gb10.cluster.cluster_plan
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 """

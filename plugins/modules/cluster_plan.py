@@ -11,7 +11,7 @@ module: cluster_plan
 short_description: Plan a cluster from the inventory and the facts of its nodes
 version_added: 0.1.0
 description:
-  - Merges the results of M(gb10.cluster.cluster_inputs) and the step C(cluster_facts) of all nodes, and returns the
+  - Merges the results of the steps C(cluster_inputs) and C(cluster_facts) of all nodes, and returns the
     plan or every problem at once. Changes nothing.
   - Prints the warnings of the plan.
   - Runs on the first reachable node of the cluster. If no node has the model, the head reads its size from Hugging Face

@@ -41,7 +41,7 @@ options:
     type: str
     default: gb10-gateway
 seealso:
-  - module: gb10.cluster.gateway_info
+  - module: gb10.cluster.vllm_api_key
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -15,7 +15,7 @@ description:
     the new files in a scratch root together with the host's other files. The module does not write files that netplan
     rejects.
   - Before a change, the module saves the present files and devices, and starts a systemd timer that restores them, also
-    after a reboot. M(gb10.cluster.netplan_confirm) stops the timer.
+    after a reboot. The step C(netplan_confirm) stops the timer.
   - If the change cuts the host off, the module waits until the timer has restored the old configuration, and reports it
     in RV(problem).
 options:
@@ -59,7 +59,7 @@ options:
     type: bool
     default: false
 seealso:
-  - module: gb10.cluster.netplan_confirm
+  - module: gb10.cluster.fabric_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

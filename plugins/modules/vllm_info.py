@@ -41,7 +41,6 @@ options:
     type: str
     default: ""
 seealso:
-  - module: gb10.cluster.vllm_wait
   - module: gb10.cluster.vllm_smoke_test
 author:
   - gb10.cluster maintainers (@gb10-cluster)

@@ -54,7 +54,6 @@ options:
     default: 300
 seealso:
   - module: gb10.cluster.vllm_info
-  - module: gb10.cluster.vllm_wait
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

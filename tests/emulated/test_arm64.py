@@ -14,8 +14,13 @@ from repository import ROOT, files
 from run_playbook import Run, run
 from testinfra.host import Host
 
-INFO_MODULES = [Path(path).stem for path in files("plugins/modules/*_info.py")]
-#: Required arguments of info modules.
+
+def stems(folder: str) -> list[str]:
+    """Return the names of the modules or steps in a folder that only read."""
+    return [Path(path).stem for path in files(f"{folder}/*_info.py")]
+
+
+#: Required arguments of modules and steps that only read.
 ARGUMENTS: dict[str, dict[str, Any]] = {
     # No server listens there: both modules report the reason.
     "gateway_info": {"url": "http://127.0.0.1:9"},
@@ -25,9 +30,17 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "systemd_unit": {"name": "ssh.service"},
     "vllm_info": {"url": "http://127.0.0.1:8000"},
 }
-#: Info modules whose requirements this host lacks: Ray, vLLM, and the kernel's list of neighbors, which QEMU does not
-#: pass on. Each result of cluster_verify_info has the clock.
+#: Modules and steps whose requirements this host lacks: Ray, vLLM, and the kernel's list of neighbors, which QEMU does
+#: not pass on. Each result of cluster_verify_info has the clock.
 NOT_HERE = {"ray_info", "vllm_arguments_info", "fabric_neighbors_info", "cluster_verify_info"}
+#: Each module and step of a node that only reads -> its call.
+QUESTIONS = {
+    **{name: (name, ARGUMENTS.get(name, {})) for name in stems("plugins/modules")},
+    **{
+        name: ("node_step", {"name": name, "inputs": ARGUMENTS.get(name, {})})
+        for name in stems("plugins/module_utils/node_steps")
+    },
+}
 #: Results that differ between calls.
 PASSING = {"available", "clock", "uptime", "free_bytes", "memory"}
 
@@ -63,9 +76,10 @@ def test_the_host_is_aarch64_in_every_respect(cluster: Cluster, head: Host) -> N
     )
 
 
-@pytest.mark.parametrize("module", sorted(set(INFO_MODULES) - NOT_HERE))
-def test_every_info_module_answers_twice_alike(cluster: Cluster, module: str) -> None:
-    first, second = (ask(cluster, f"gb10.cluster.{module}", **ARGUMENTS.get(module, {})) for _time in range(2))
+@pytest.mark.parametrize("name", sorted(QUESTIONS.keys() - NOT_HERE))
+def test_every_question_is_answered_twice_alike(cluster: Cluster, name: str) -> None:
+    module, arguments = QUESTIONS[name]
+    first, second = (ask(cluster, f"gb10.cluster.{module}", **arguments) for _time in range(2))
     assert first.keys() == second.keys()
     assert {key: first[key] for key in first.keys() - PASSING} == {key: second[key] for key in second.keys() - PASSING}
 
@@ -99,7 +113,7 @@ def test_services_are_told_apart(cluster: Cluster) -> None:
 
 
 def test_a_ray_that_is_not_there_is_missed_by_name(cluster: Cluster) -> None:
-    assert "Ray is not complete" in ask(cluster, "gb10.cluster.ray_info", status="FAILED!")["msg"]
+    assert "Ray is not complete" in ask(cluster, "gb10.cluster.node_step", "FAILED!", name="ray_info")["msg"]
 
 
 def test_the_cluster_is_planned_and_nothing_changed(cluster: Cluster, runtime: dict[str, Path]) -> None:

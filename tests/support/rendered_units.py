@@ -11,7 +11,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.service import plan a
 from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned, ServiceSettings
 from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs, program
 
-#: The defaults of all roles, as the module cluster_inputs returns them.
+#: The defaults of all roles, as the step cluster_inputs returns them.
 SETTINGS = {name: argument_specs.default(option) for name, option in argument_specs.options().items()}
 SERVICES = {
     "gb10-ray": "ray",

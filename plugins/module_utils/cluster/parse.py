@@ -60,7 +60,7 @@ def parse(
         {"name": str, "address": str,          # inventory name and management address
          "user": str,                           # the login user, "" if ssh chooses it
          "group": "head" | "worker" | "",
-         "settings": {name: value},             # all roles' variables without secrets, from the action cluster_inputs;
+         "settings": {name: value},             # all roles' variables without secrets, from the step cluster_inputs;
                                                 # None for a default that is a template of the plan
          "variables": [str],                    # the names of all inventory variables of this node
          "refused": [{"name": str, "found": str, "expected": str}],   # values of other roles' variables, from the same

@@ -21,7 +21,7 @@ _PLACEHOLDER = "YOUR_KEY"
 
 
 def lines(found: Mapping[str, Any], endpoint: str) -> list[str]:
-    """Return the models and the clients. ``found`` is the result of the module gateway_info."""
+    """Return the models and the clients. ``found`` is the result of the step gateway_info."""
     models, clients = found["models"], found["clients"]
     down = sum(not model["healthy"] for model in models)
     noun = "client" if len(clients) == 1 else "clients"

@@ -15,10 +15,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     # Ansible sends the files to a node that it finds here. A node imports only the step that it runs.
     from ansible_collections.gb10.cluster.plugins.module_utils.node_steps import (  # noqa: F401
+        cluster_lock,
+        debian_packages,
+        fabric_neighbors_info,
         fabric_probe,
+        flashinfer_kernels,
+        gateway_info,
         hub_model_info,
         memory_wait,
         nccl_install,
+        netplan_confirm,
+        os_update,
         os_update_info,
         prune,
         ray_info,

@@ -14,15 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_probe
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import report as fabric_report
-
-if TYPE_CHECKING:
-    from ansible.module_utils.basic import AnsibleModule
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,15 +12,14 @@ In check mode neither drops the page cache nor waits.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_file import read
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim, reclaim
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
-
-if TYPE_CHECKING:
-    from ansible.module_utils.basic import AnsibleModule
 
 
 @dataclass(frozen=True, kw_only=True)

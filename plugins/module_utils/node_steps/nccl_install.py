@@ -15,7 +15,9 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, refuse
@@ -24,8 +26,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_store 
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import library as nccl_library
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 
-if TYPE_CHECKING:
-    from ansible.module_utils.basic import AnsibleModule
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 

@@ -14,12 +14,11 @@ import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths, secret_environment
-
-if TYPE_CHECKING:
-    from ansible.module_utils.basic import AnsibleModule
 
 _MODE = 0o600
 

@@ -15,14 +15,13 @@ a user without a record that this collection created it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall.io_nftables import FirewallError
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall import io_node, plan, report
-
-if TYPE_CHECKING:
-    from ansible.module_utils.basic import AnsibleModule
 
 
 @dataclass(frozen=True, kw_only=True)

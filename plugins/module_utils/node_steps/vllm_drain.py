@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access
 from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, io_status
 
-if TYPE_CHECKING:
-    from ansible.module_utils.basic import AnsibleModule
 #: Seconds for the stop after the drain. The API stays closed meanwhile.
 _STOP = 120
 

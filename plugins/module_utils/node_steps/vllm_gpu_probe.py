@@ -18,7 +18,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, problems
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import parallel_runner, runner
@@ -26,8 +28,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import confine
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe, io_gpu_probe
 
-if TYPE_CHECKING:
-    from ansible.module_utils.basic import AnsibleModule
 #: Seconds for the start and the removal of a unit or a container.
 _OVERHEAD = 30
 

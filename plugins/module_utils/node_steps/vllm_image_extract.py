@@ -19,16 +19,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy, io_image_copy
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Copy
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import Engine
-
-if TYPE_CHECKING:
-    from ansible.module_utils.basic import AnsibleModule
 
 
 @dataclass(frozen=True, kw_only=True)

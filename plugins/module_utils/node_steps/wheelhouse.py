@@ -12,14 +12,13 @@ from __future__ import annotations
 import os
 import tarfile
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_wheelhouse, wheelhouse
-
-if TYPE_CHECKING:
-    from ansible.module_utils.basic import AnsibleModule
 
 
 @dataclass(frozen=True, kw_only=True)

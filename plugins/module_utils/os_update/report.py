@@ -40,7 +40,7 @@ def announced(
     the models that are away.
 
     ``units``: cluster -> node -> state. ``again``: as for refused(). ``gateways``: host -> {problem, models} of the
-    module gateway_info. No line is longer than 98 characters, which a playbook shows in 100 columns.
+    step gateway_info. No line is longer than 98 characters, which a playbook shows in 100 columns.
     """
     lines = list[str]()
     for cluster, states in units.items():

@@ -133,7 +133,7 @@ def options(release: str) -> Mapping[str, Option]:
 
 
 def options_of(answer: Sequence[Mapping[str, Any]]) -> Mapping[str, Option]:
-    """Return the options from the module vllm_arguments_info by their long names."""
+    """Return the options from the step vllm_arguments_info by their long names."""
     return {
         entry["name"]: Option(
             entry["name"], entry["kind"], tuple(entry["aliases"]), tuple(entry["choices"]), entry["fold"], entry["open"]

@@ -26,7 +26,7 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 class Inputs:
     """The inputs.
 
-    ``machines``: The known machines, the given ones first, as ``fabric_neighbors_info#module:machine``.
+    ``machines``: The known machines, the given ones first, as ``machine`` of ``fabric_neighbors_info``.
     ``answers``: Results of ``fabric_neighbors_info``, whose machines are added.
     ``folder``: The folder of ssh's files for the pending machines.
     ``partial``: Whether to omit a machine that could not be queried, with a note, instead of a problem.

@@ -86,7 +86,8 @@ PLAY = """
         inputs:
           known_hosts: /dev/null
       register: key
-    - gb10.cluster.fabric_neighbors_info:
+    - gb10.cluster.step:
+        name: fabric_neighbors_info
       register: cables
     - gb10.cluster.step:
         name: login_info

@@ -892,7 +892,7 @@ def test_a_problem_of_one_node_restores_all(fault: dict[str, Any], report: str, 
         plan = fact({})
         plan["node"] = next(each for each in plan["nodes"] if each["name"] == node)
         arguments = {"changes": ["worker_change", "head_change"], "probe": "probe"}
-        answer, calls = decide("netplan_confirm", arguments, plan, nodes, {"changed": True, "pending": "", "last": {}})
+        answer, calls = decide("netplan_verdict", arguments, plan, nodes, {"changed": True, "pending": "", "last": {}})
         assert (answer["report"].partition("\n")[0], answer["pending"]) == (report, "")
         asked += calls
     # A node where nothing is pending is not asked.
@@ -903,7 +903,7 @@ def test_a_problem_of_one_node_restores_all(fault: dict[str, Any], report: str, 
 
 def test_the_role_confirms_or_restores_and_then_ends_the_run() -> None:
     tasks = load_yaml(read("roles/qsfp_netplan/tasks/verdict.yml"))
-    (confirm,) = [index for index, task in enumerate(tasks) if "gb10.cluster.netplan_confirm" in task]
+    (confirm,) = [index for index, task in enumerate(tasks) if "gb10.cluster.step" in task]
     (stop,) = [index for index, task in enumerate(tasks) if "ansible.builtin.fail" in task]
     assert confirm < stop
     assert tasks[stop]["when"] == f"{tasks[confirm]['register']}.report | length > 0"

@@ -25,7 +25,7 @@ PLACE: dict[str, Any] = {
 SETTINGS = PLACE | {"fallbacks": {}, "silence_timeout": 600, "health_interval": 15, "origins": []}
 KEY = "secret-key-0123456789"
 PLAIN = {"certificate": "", "key": ""}
-#: A result of the module gateway_info.
+#: A result of the step gateway_info.
 FOUND = {"problem": "", "models": MODELS}
 
 

@@ -336,12 +336,15 @@ PLAY = """
       check_mode: true
       diff: true
       register: service
-    - gb10.cluster.gateway_info:
-        url: "{{ served }}"
-        clients_file: "{{ folder }}/clients.json"
-        key_file: "{{ folder }}/none"
-        new_client: alice
-        new_client_models: [other]
+    - gb10.cluster.step:
+        name: gateway_info
+        inputs:
+          read:
+            url: "{{ served }}"
+            clients_file: "{{ folder }}/clients.json"
+            key_file: "{{ folder }}/none"
+          new_client: alice
+          new_client_models: [other]
       register: info
     - ansible.builtin.copy:
         content: "{{ {'planned': planned, 'service': service, 'info': info} | to_json }}"

@@ -85,7 +85,7 @@ def test_the_end_has_the_endpoint_and_a_request(tmp_path: Path, mode: tuple[str,
         "gather_facts": False,
         "vars": {"ansible_host": "192.168.1.11", "ansible_user": "nvidia", "gb10_plan": plan},
         "tasks": [
-            {"gb10.cluster.cluster_inputs": {}, "register": "gb10_inputs"},
+            {"gb10.cluster.step": {"name": "cluster_inputs"}, "register": "gb10_inputs"},
             {"ansible.builtin.import_role": {"name": "gb10.cluster.gb10", "tasks_from": "clients"}},
         ],
     }

@@ -362,7 +362,7 @@ STATE_CASES = [
 
 
 def test_every_state_and_every_cause_of_no_access_is_driven() -> None:
-    # The module vllm_wait reports a start that takes too long (test_vllm_wait.py).
+    # The step vllm_wait reports a start that takes too long (test_vllm_wait.py).
     assert {case.values[0] for case in STATE_CASES} - {cause.id for cause in ACCESS} - {""} == STATES.keys() - {
         "start-timeout"
     }

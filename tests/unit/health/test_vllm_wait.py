@@ -1,4 +1,4 @@
-"""The action vllm_wait with scripted answers of vllm_info and a fake clock."""
+"""The step vllm_wait with scripted answers of vllm_info and a fake clock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.action import vllm_wait
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
+from ansible_collections.gb10.cluster.plugins.plugin_utils.steps import vllm_wait
 
 URL, UNIT = "http://127.0.0.1:8000", "gb10-vllm.service"
 TLS = {"server_name": "spark.example.com", "ca_file": "/etc/gb10/tls/ca.crt"}
@@ -35,14 +36,12 @@ class Wait:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, answers: list[Answer], **arguments: Any) -> None:
         self.answers, self.now = list(answers), 0.0
         self.asked, self.shown = list[Answer](), list[str]()
-        action = object.__new__(vllm_wait.ActionModule)
-        given = {"name": UNIT, "url": URL, "timeout": 600, "restarts": 0, **TLS, **arguments}
+        step = object.__new__(Decision)
+        given = vllm_wait.Inputs(**{"name": UNIT, "url": URL, "timeout": 600, "restarts": 0, **TLS, **arguments})
         monkeypatch.setattr(vllm_wait, "time", SimpleNamespace(monotonic=lambda: self.now, sleep=self._sleep))
         monkeypatch.setattr(vllm_wait, "Display", lambda: SimpleNamespace(display=self.shown.append))
-        monkeypatch.setattr(vllm_wait.ActionBase, "run", lambda *_arguments: {})
-        monkeypatch.setattr(action, "_execute_module", self._answer, raising=False)
-        monkeypatch.setattr(action, "validate_argument_spec", lambda **_spec: (None, given), raising=False)
-        self.result = action.run(None, {"inventory_hostname": "spark1"})
+        monkeypatch.setattr(step, "_execute_module", self._answer, raising=False)
+        self.result = vllm_wait.run(step, given, {"inventory_hostname": "spark1"})
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds

@@ -157,17 +157,13 @@ def asked(nodes: list[dict[str, Any]], index: int, **serve: Any) -> tuple[dict[s
     planned, problems = cluster_plan(nodes, LOCK)
     assert problems == []
     fact = {**planned, "node": planned["nodes"][index], "serve": {**planned["serve"], **serve}}
-    return decide(
-        "flashinfer_kernels", {"planned": True, "seconds": 9}, fact, result={"changed": True, "state": "ready"}
-    )
+    return decide("flashinfer_kernels", {"seconds": 9}, fact, result={"changed": True, "state": "ready"})
 
 
 def test_the_action_takes_the_kernels_from_the_plan() -> None:
     of_nodes = kernels(pair())
     for index, shared in enumerate((False, True)):
         answer = {"changed": True, "state": "ready", "shared": shared}
-        assert asked(pair(), index) == (answer, [{**of_nodes[index], "seconds": 9}])
+        assert asked(pair(), index) == (answer, [{**of_nodes[index], "seconds": 9, "archive": None, "pack": None}])
     none = {"changed": False, "state": "none", "line": "nothing to compile", "modules": {}, "shared": False}
     assert asked(pair(), 0, compiled=[]) == (none, [])
-    own, missing = {"python": "/venv/bin/python", "name": "0123"}, {"changed": False, "state": "missing"}
-    assert decide("flashinfer_kernels", own, {}, result=missing) == (missing, [own]), "a task without a plan"

@@ -12,12 +12,12 @@ from repository import load_yaml, read
 from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_steps
-from ansible_collections.gb10.cluster.plugins.module_utils.node_steps import nccl_install
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import tags
+from ansible_collections.gb10.cluster.plugins.module_utils.node_steps import nccl_install
 from ansible_collections.gb10.cluster.plugins.modules import nccl_build, nccl_select
 
 SPECIFIED = load_yaml(read("roles/nccl_sm121_build/meta/argument_specs.yml"))["argument_specs"]["main"]["options"]
-#: As the action cluster_inputs returns them.
+#: As the step cluster_inputs returns them.
 SETTINGS = {name: option.get("default") for name, option in SPECIFIED.items() if not option.get("required")}
 SETTINGS["nccl_sm121_build_version"] = None
 FENCE = "roles/nccl_sm121_build/files/arm-send-fence.patch"

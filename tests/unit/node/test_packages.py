@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.action import debian_packages
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_packages, packages
 from ansible_collections.gb10.cluster.plugins.plugin_utils import polling
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import NODE_STEP, Decision
+from ansible_collections.gb10.cluster.plugins.plugin_utils.steps import debian_packages
 
 LISTING = "ii \tg++\t4:13.2.0-7ubuntu1\nun \tninja-build\t\nrc \tccache\t4.9\nhi \tlibnuma1\t2.0.18-1\n"
 
@@ -191,35 +192,29 @@ class Host:
         self.states, self.apt, self.now = list(states), list(apt), 1000.0
         self.shown: list[str] = []
         self.asked: list[dict[str, Any]] = []
-        self.action = object.__new__(debian_packages.ActionModule)
+        self.step = object.__new__(Decision)
         monkeypatch.setattr(polling, "time", SimpleNamespace(monotonic=lambda: self.now, sleep=self._sleep))
         display = SimpleNamespace(display=self.shown.append, warning=lambda text: self.shown.append(f"warning: {text}"))
         monkeypatch.setattr(polling, "Display", lambda: display)
         monkeypatch.setattr(debian_packages, "Display", lambda: display)
-        monkeypatch.setattr(debian_packages.ActionBase, "run", lambda *_arguments: {})
-        monkeypatch.setattr(self.action, "_task", SimpleNamespace(check_mode=check), raising=False)
-        monkeypatch.setattr(self.action, "_execute_module", self._answer, raising=False)
-        monkeypatch.setattr(
-            self.action,
-            "validate_argument_spec",
-            lambda **_spec: (None, {"names": LACKS, "timeout": 900}),
-            raising=False,
-        )
+        monkeypatch.setattr(self.step, "_task", SimpleNamespace(check_mode=check), raising=False)
+        monkeypatch.setattr(self.step, "_execute_module", self._answer, raising=False)
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds
 
     def _answer(self, module_name: str, module_args: dict[str, Any], task_vars: Any) -> dict[str, Any]:
         del task_vars
-        if module_name == "gb10.cluster.debian_packages":
+        if module_name == NODE_STEP:
+            assert module_args == {"name": "debian_packages", "inputs": {"names": LACKS}}
             return self.states.pop(0) if len(self.states) > 1 else self.states[0]
         assert module_name == "ansible.builtin.apt"
         self.asked.append(module_args)
         return self.apt.pop(0)
 
     def run(self) -> dict[str, Any]:
-        result: dict[str, Any] = self.action.run(None, {"inventory_hostname": "spark1"})
-        return result
+        given = debian_packages.Inputs(names=LACKS, timeout=900)
+        return debian_packages.run(self.step, given, {"inventory_hostname": "spark1"})
 
 
 NOTHING = {"changed": False, "packages": [], "diff": {"before": "", "after": ""}}

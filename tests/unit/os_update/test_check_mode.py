@@ -1,4 +1,4 @@
-"""The module os_update in check mode: no step changes a file, runs a program that does more than read, or boots."""
+"""The step os_update in check mode: no step changes a file, runs a program that does more than read, or boots."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ import pytest
 import variables
 from repository import ROLES, ROOT, TASK_FILES, files, load_yaml, read, specs_of
 
-from ansible_collections.gb10.cluster.plugins.action import cluster_inputs
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.checks import FACTS
+from ansible_collections.gb10.cluster.plugins.plugin_utils.steps import cluster_inputs
 
 #: Facts of the role gb10 for the other roles, which may declare them as a required input under this name.
 SHARED_INPUTS = frozenset({"gb10_plan"})

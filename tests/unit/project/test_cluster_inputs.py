@@ -1,4 +1,4 @@
-"""The action cluster_inputs in Ansible: every place of a variable, types, defaults, refusals and secrets."""
+"""The step cluster_inputs in Ansible: every place of a variable, types, defaults, refusals and secrets."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from repository import files, load_yaml, read
 from run_playbook import LOCAL, run, run_plays
 
-from ansible_collections.gb10.cluster.plugins.action import cluster_inputs
 from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
+from ansible_collections.gb10.cluster.plugins.plugin_utils.steps import cluster_inputs
 
 HOST = {
     **LOCAL,
@@ -29,7 +29,8 @@ PLAY = """
   gather_facts: false
   vars: {gb10_ray_port: 7000}
   tasks:
-    - gb10.cluster.cluster_inputs:
+    - gb10.cluster.step:
+        name: cluster_inputs
       register: gb10_inputs
     - ansible.builtin.copy:
         content: "{{ gb10_inputs | to_json }}"
@@ -53,7 +54,8 @@ PARAMETERS = """
       vars: {gb10_ray_port: 8000}
 """
 PROBE = """
-- gb10.cluster.cluster_inputs:
+- gb10.cluster.step:
+    name: cluster_inputs
   register: gb10_inputs
 - gb10.cluster.step:
     name: image_query

@@ -82,42 +82,37 @@ PLAY = f"""
 - hosts: "{{{{ playbook_selected.hosts }}}}"
   vars_files: {STEPS}/cluster.yml
   gather_facts: false
-  module_defaults: &folder
-    gb10.cluster.cluster_lock:
-      folder: "{{{{ hostvars[item | default(inventory_hostname)].folder }}}}"
   tasks:
-    - import_tasks: {STEPS}/lock.yml
+    - import_tasks: lock.yml
       when: not unlocked | default(false)
     - block:
         # Without plans, several clusters would be refused.
         - import_tasks: {STEPS}/planned.yml
           when: playbook_selected.clusters | length == 1
       always:
-        - import_tasks: {STEPS}/unlock.yml
+        - import_tasks: unlock.yml
           when: playbook_gate is not defined or playbook_gate is failed
 - hosts: "{{{{ playbook_selected.hosts }}}}"
   vars_files: {STEPS}/cluster.yml
   serial: "{{{{ playbook_selected.sizes }}}}"
   gather_facts: false
   any_errors_fatal: true
-  module_defaults: *folder
   tasks:
     - block:
         - command: "{{{{ command }}}}"
       always:
-        - import_tasks: {STEPS}/unlock.yml
+        - import_tasks: unlock.yml
 - hosts: "{{{{ playbook_gateways }}}}"
   vars_files: {STEPS}/cluster.yml
   gather_facts: false
-  module_defaults: *folder
   tasks:
     - vars: {json.dumps(GATEWAY)}
       block:
-        - import_tasks: {STEPS}/lock.yml
+        - import_tasks: lock.yml
         - name: Gateway
           command: cat {{{{ folder }}}}/lock.json
       always:
-        - import_tasks: {STEPS}/unlock.yml
+        - import_tasks: unlock.yml
 """
 
 
@@ -129,6 +124,7 @@ CLUSTERS: dict[str, Any] = {
     "gb10_cluster_code": {"hosts": {"spark2": {}}},
     "gateway": {"hosts": {"other": HOSTS["spark1"]}},
 }
+FOLDER = "'{{ hostvars[item | default(inventory_hostname)].folder }}'"
 ONE = ["-e", "gb10_only=chat", "-e"]
 
 
@@ -136,6 +132,9 @@ ONE = ["-e", "gb10_only=chat", "-e"]
 def folder(tmp_path: Path) -> Path:
     """A playbook with the tasks of the real ones. The locks of the heads are in subfolders."""
     (tmp_path / "play.yml").write_text(PLAY, encoding="utf-8")
+    for name in ("lock.yml", "unlock.yml"):
+        tasks = read(f"playbooks/steps/{name}").replace("inputs:", f"inputs:\n      folder: {FOLDER}")
+        (tmp_path / name).write_text(tasks, encoding="utf-8")
     (tmp_path / "hosts.json").write_text(json.dumps(CLUSTERS), encoding="utf-8")
     return tmp_path
 

@@ -1,4 +1,4 @@
-"""The module vllm_gpu_probe with programs in PATH in place of the GPU, systemd and a container engine."""
+"""The step vllm_gpu_probe with programs in PATH in place of the GPU, systemd and a container engine."""
 
 from __future__ import annotations
 
