@@ -128,8 +128,9 @@ class Decision(ActionBase):
         return found[-1] if found else ("", "")
 
     def lookup(self, name: str, terms: list[str], variables: Mapping[str, Any], **options: Any) -> Any:
-        """Return the first result of a lookup of Ansible. Raises AnsibleError."""
-        lookup = lookup_loader.get(f"ansible.builtin.{name}", self._loader, self._templar)
+        """Return the first result of a lookup, by default of Ansible's own. Raises AnsibleError."""
+        full = name if "." in name else f"ansible.builtin.{name}"
+        lookup = lookup_loader.get(full, self._loader, self._templar)
         return lookup.run(terms, variables, **options)[0]
 
     def file(self, path: str, variables: Mapping[str, Any]) -> str:

@@ -5,7 +5,8 @@
 """Install missing Debian packages with ansible.builtin.apt, without recommended packages.
 
 Before that, updates package lists that are older than a day. If this fails, it uses the old lists and warns.
-While another process holds a lock of apt or dpkg, waits on the controller and shows that process.
+While another process holds a lock of apt or dpkg, waits on the controller and shows that process, at most for
+``gb10_apt_timeout`` seconds.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ class Inputs:
     """The inputs.
 
     ``names``: Packages in apt's syntax, such as ``g++`` or ``g++=4:13.2.0-7ubuntu1``.
-    ``timeout``: Maximum seconds to wait for the lock.
     """
 
     names: Sequence[str]
-    timeout: int
 
 
 def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, Any]:
     """Return {changed, packages, diff}: the packages that were missing, or a failure with the reason."""
+    # Hosts of a gateway have no plan.
+    timeout = int(step.lookup("gb10.cluster.role_variables", ["gb10_apt_timeout"], variables, role="gb10"))
     call = partial(step.node, "debian_packages", {"names": given.names}, variables)
     poll, failure = Polling(call, variables, _SHOWN, _SILENCE), ""
     host = poll.host
@@ -55,7 +56,7 @@ def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, A
         if found.get("failed") or not lacking or step.check_mode:
             return found if found.get("failed") else done
         if holder := packages.holder(found["holder"]):
-            if poll.elapsed >= given.timeout:
+            if poll.elapsed >= timeout:
                 return _failed(
                     f"{host}: apt is still locked by {holder} after {spans.span(poll.elapsed)}. "
                     f"Expected: a free lock, to install {', '.join(lacking)}. Fix: wait until that process "
@@ -64,7 +65,7 @@ def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, A
             # It took the lock before apt could.
             failure = ""
             if poll.due() is not None:
-                poll.show(f"apt is locked by {holder}: waiting, {poll.elapsed:.0f} of {given.timeout} s")
+                poll.show(f"apt is locked by {holder}: waiting, {poll.elapsed:.0f} of {timeout} s")
         elif failure:
             return _failed(failure)
         else:

@@ -199,6 +199,9 @@ class Host:
         monkeypatch.setattr(debian_packages, "Display", lambda: display)
         monkeypatch.setattr(self.step, "_task", SimpleNamespace(check_mode=check), raising=False)
         monkeypatch.setattr(self.step, "_execute_module", self._answer, raising=False)
+        monkeypatch.setattr(
+            self.step, "lookup", lambda name, terms, _variables, **options: TIMEOUT[name, *terms, *options.values()]
+        )
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -213,10 +216,11 @@ class Host:
         return self.apt.pop(0)
 
     def run(self) -> dict[str, Any]:
-        given = debian_packages.Inputs(names=LACKS, timeout=900)
+        given = debian_packages.Inputs(names=LACKS)
         return debian_packages.run(self.step, given, {"inventory_hostname": "spark1"})
 
 
+TIMEOUT = {("gb10.cluster.role_variables", "gb10_apt_timeout", "gb10"): 900}
 NOTHING = {"changed": False, "packages": [], "diff": {"before": "", "after": ""}}
 DONE = {"changed": True, "packages": LACKS, "diff": {"before": "", "after": "g++\nmake\n"}}
 UPDATE = {"update_cache": True, "update_cache_retries": 3}
