@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _CONNECTION = re.compile(r"^(\S+) (\d+) \S+ \d+\s*$", re.MULTILINE)
 
 #: The module that runs a step on the node.
-NODE_STEP = "gb10.cluster.node_step"
+_NODE_STEP = "gb10.cluster.node_step"
 _INTERPRETER = "discovered_interpreter_python"
 Settings = TypeVar("Settings")
 
@@ -151,7 +151,11 @@ class Decision(ActionBase):
 
     def node(self, name: str, inputs: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return the result of a step on the node. Raises AnsibleError."""
-        return self.module({"name": name, "inputs": dict(inputs)}, variables, NODE_STEP)
+        return self.module({"name": name, "inputs": dict(inputs)}, variables, _NODE_STEP)
+
+    def read_node(self, name: str, inputs: Mapping[str, Any], variables: Mapping[str, Any]) -> tuple[Any, str]:
+        """Return the result of a step on the node as read()."""
+        return self.read(_NODE_STEP, {"name": name, "inputs": dict(inputs)}, variables)
 
     def read(self, module: str, arguments: Mapping[str, Any], variables: Mapping[str, Any]) -> tuple[Any, str]:
         """Return a module's result and "", or {} and the reason why it could not be read.

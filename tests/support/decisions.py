@@ -9,8 +9,6 @@ from typing import Any
 
 from repository import ROOT
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import NODE_STEP
-
 
 def task(arguments: Mapping[str, Any]) -> SimpleNamespace:
     """Return what an action reads of its task: arguments, and no role."""
@@ -42,7 +40,7 @@ def decide(
     calls: list[dict[str, Any]] = []
 
     def module(module_args: dict[str, Any], module_name: str | None = None, **_variables: Any) -> dict[str, Any]:
-        calls.append(module_args["inputs"] if module_name == NODE_STEP else module_args)
+        calls.append(module_args["inputs"] if module_name == "gb10.cluster.node_step" else module_args)
         found = result[len(calls) - 1] if isinstance(result, Sequence) else result
         return dict(found or {"changed": False})
 

@@ -23,7 +23,7 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import collect
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement
-from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import NODE_STEP, Decision
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +100,7 @@ def _queried(step: Decision, own: Mapping[str, Any], runtime: str, variables: di
     settings = own["settings"]
     prefix = confinement.query(str(settings["gb10_service_user"]), settings["gb10_service_read_write_paths"])
     python = [*prefix, f"{runtime}/bin/python"]
-    question = {"name": "vllm_arguments_info", "inputs": {"python": python}}
-    answer, reason = step.read(NODE_STEP, question, variables)
+    answer, reason = step.read_node("vllm_arguments_info", {"python": python}, variables)
     if reason:
         raise AnsibleActionFail(reason)
     return {"options": answer["options"], "variables": answer["variables"]}

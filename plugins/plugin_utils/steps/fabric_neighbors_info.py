@@ -16,7 +16,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import plan
 from ansible_collections.gb10.cluster.plugins.plugin_utils import machines
-from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import NODE_STEP, Decision
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
 TRUSTED = False
 
@@ -49,7 +49,7 @@ def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, A
         if machine["observed"].get("management"):
             machine["direct"] = step.read("ansible.builtin.ping", {}, variables)[1]
     elif plan.can_be_queried(machine):
-        answer, reason = step.read(NODE_STEP, {"name": "fabric_neighbors_info"}, variables)
+        answer, reason = step.read_node("fabric_neighbors_info", {}, variables)
         # An empty answer would be that of a machine which was not queried.
         machine = plan.answered(machine, {**answer, "changed": False}, reason)
     else:

@@ -19,7 +19,7 @@ import pytest
 
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_packages, packages
 from ansible_collections.gb10.cluster.plugins.plugin_utils import polling
-from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import NODE_STEP, Decision
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 from ansible_collections.gb10.cluster.plugins.plugin_utils.steps import debian_packages
 
 LISTING = "ii \tg++\t4:13.2.0-7ubuntu1\nun \tninja-build\t\nrc \tccache\t4.9\nhi \tlibnuma1\t2.0.18-1\n"
@@ -208,7 +208,7 @@ class Host:
 
     def _answer(self, module_name: str, module_args: dict[str, Any], task_vars: Any) -> dict[str, Any]:
         del task_vars
-        if module_name == NODE_STEP:
+        if module_name == "gb10.cluster.node_step":
             assert module_args == {"name": "debian_packages", "inputs": {"names": LACKS}}
             return self.states.pop(0) if len(self.states) > 1 else self.states[0]
         assert module_name == "ansible.builtin.apt"

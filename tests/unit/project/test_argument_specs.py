@@ -170,7 +170,9 @@ def unspecified(role: str, texts: Mapping[str, str], known: Collection[str]) -> 
 @pytest.mark.parametrize("role", ROLES)
 def test_each_variable_of_a_role_has_a_specification(role: str) -> None:
     longer = tuple(f"{other}_" for other in ROLES if other.startswith(f"{role}_"))
-    steps = {Path(path).stem for path in files("plugins/plugin_utils/steps/*.py")}
+    steps = {
+        Path(path).stem for path in files("plugins/plugin_utils/steps/*.py", "plugins/module_utils/node_steps/*.py")
+    }
     known = {*FACTS, *steps, *(name for entry in specs_of(role).values() for name in entry.get("options", {}))}
     texts = {path: read(path) for folder in _FOLDERS for path in files(f"roles/{role}/{folder}/**/*.*")}
     assert [name for name in unspecified(role, texts, known) if not name.startswith(longer)] == []

@@ -32,7 +32,7 @@ NAMES = {
     "node_step": sorted(path.stem for path in (ROOT / "plugins/module_utils/node_steps").glob("[a-z]*.py")),
 }
 #: A call of a node's step in Python.
-_OF_CODE = re.compile(r"""(?:\.node\(\s*|_called\(step, |\{"name": )"(\w+)\b""")
+_OF_CODE = re.compile(r"""(?:\.(?:read_)?node|_called)[(,]\s*(?:step, )?"(\w+)\b""")
 SECRET = "hf_" + "secret" * 4
 
 

@@ -270,7 +270,7 @@ def test_nobody_else_can_change_a_copy(host: Host) -> None:
 
 def test_what_a_killed_run_left_is_removed(host: Host) -> None:
     host.trouble("cp hang")
-    module = ROOT / ".collections/ansible_collections/gb10/cluster/plugins/modules/vllm_image_extract.py"
+    module = ROOT / ".collections/ansible_collections/gb10/cluster/plugins/modules/node_step.py"
     environment = {"PYTHONPATH": str(ROOT / ".collections"), "PATH": f"{host.path}:{os.defpath}"}
     process = subprocess.Popen(
         [sys.executable, str(module)],
@@ -281,7 +281,7 @@ def test_what_a_killed_run_left_is_removed(host: Host) -> None:
         start_new_session=True,
     )
     assert process.stdin is not None
-    process.stdin.write(json.dumps({"ANSIBLE_MODULE_ARGS": host.arguments()}))
+    process.stdin.write(json.dumps({"ANSIBLE_MODULE_ARGS": {"name": "vllm_image_extract", "inputs": host.arguments()}}))
     process.stdin.close()
     deadline = time.monotonic() + 30
     while "cp" not in host.calls():
