@@ -1,8 +1,8 @@
 # Copyright (c) 2026, gb10.cluster maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Take what site.py needs to a machine without network: a root file system, Ansible and the wheels of a lock, in parts
-of limited size.
+"""Take what site.py needs to a machine without network: a root file system, Ansible and pinned wheels, in parts of
+limited size.
 
 The parts are one stream of files. Wheels of libraries that the machine's own Python has need not travel: they are
 written again there from the installed files, and the lock gets their hashes.
@@ -95,8 +95,9 @@ def write_inventory(folder: Path, names: Sequence[str], machine: Mapping[str, An
 # -- pack ----------------------------------------
 
 
-def pack(folder: Path, lock: Path, there: Mapping[str, str]) -> None:
+def pack(folder: Path, pins: Path, there: Mapping[str, str]) -> None:
     """Write folder/parts. ``there``: packages on the machine with their releases."""
+    lock = hashed(folder, pins)
     lab = collect(folder, lock)
     manifest: dict[str, Any] = {"files": [], "parts": [], "again": {}}
     parts = folder / "parts"
@@ -112,6 +113,18 @@ def pack(folder: Path, lock: Path, there: Mapping[str, str]) -> None:
         f"{len(manifest['parts'])} parts in {parts}, {total:.0f} MB; the machine has {len(manifest['again'])} "
         "more wheels\n"
     )
+
+
+def hashed(folder: Path, pins: Path) -> Path:
+    """Write a lock with the hashes of the index: a test of a release needs no hashes of the repository."""
+    tools, lock = folder / "uv", folder / "pinned.lock"
+    subprocess.run([sys.executable, "-m", "venv", tools], check=True)
+    install = [tools / "bin/pip", "install", "--quiet", "--require-hashes", "-r", ROOT / "requirements-uv.txt"]
+    subprocess.run(install, check=True)
+    options = ["--quiet", "--no-deps", "--generate-hashes", "--no-annotate", "--no-header"]
+    target = ["--python-version=3.13", "--python-platform=x86_64-manylinux_2_39", f"--output-file={lock}"]
+    subprocess.run([tools / "bin/uv", "pip", "compile", *options, *target, pins], check=True)
+    return lock
 
 
 def collect(folder: Path, lock: Path) -> dict[str, Path]:

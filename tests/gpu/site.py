@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run site.yml unchanged on one or two lab hosts with a real GPU each, connected by simulated QSFP cables.
 
-    .venv/bin/python tests/gpu/site.py pack --folder F --lock tests/gpu/vllm-0.33.0-cu130-x86_64-py313.lock [--there
+    .venv/bin/python tests/gpu/site.py pack --folder F --pins tests/gpu/vllm-0.33.0-cu130-x86_64-py313.txt [--there
     FREEZE] python3 tests/gpu/site.py unpack --folder F [--python PYTHON]
     python3 tests/gpu/site.py train up check site recite rerun … down --folder F --out O
 
-`pack` needs root, Debian and a network. It collects the root file system of the hosts, Ansible and the wheels of the
-lock, as F/parts. The other commands run as root on the machine with the GPUs, which needs no network, no systemd and
+`pack` needs root, Debian and a network. It collects the root file system of the hosts, Ansible and the pinned
+wheels, as F/parts. The other commands run as root on the machine with the GPUs, which needs no network, no systemd and
 only Python 3.12 or newer, tar and the programs of util-linux. Copy the parts into the F/parts there. FREEZE is that
 machine's `PYTHON -m pip freeze`: NVIDIA's libraries in it do not travel. README.md has the steps and the
 purpose of each.
@@ -744,7 +744,7 @@ def main(arguments: Sequence[str]) -> None:
         "--folder", required=True, type=Path, help="for the parts, the root, the model and the inventory; on a disk"
     )
     parser.add_argument("--out", type=Path, default=Path("build/gpu-site"), help="for the results")
-    parser.add_argument("--lock", type=Path, help="pack: the lock to install")
+    parser.add_argument("--pins", type=Path, help="pack: the packages to install")
     parser.add_argument("--there", type=Path, help="pack: `pip freeze` of a Python on the machine")
     parser.add_argument(
         "--python", default=sys.executable, help="that Python; the step train needs PyTorch and Transformers in it"
@@ -770,7 +770,7 @@ def main(arguments: Sequence[str]) -> None:
         if command == "pack":
             frozen = options.there.read_text(encoding="utf-8") if options.there else ""
             there = dict(line.lower().split("==") for line in frozen.split() if line.count("==") == 1)
-            parts.pack(options.folder.resolve(), options.lock.resolve(), there)
+            parts.pack(options.folder.resolve(), options.pins.resolve(), there)
         elif command == "unpack":
             began = time.monotonic()
             parts.unpack(options.folder.resolve(), options.python)
