@@ -63,12 +63,17 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 def main() -> None:
     """Run the step."""
     module = AnsibleModule(
-        argument_spec={"name": {"type": "str", "required": True}, "inputs": {"type": "dict", "default": {}}},
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            # Ansible returns the arguments of a call that it refuses.
+            "inputs": {"type": "dict", "default": {}, "no_log": True},
+        },
         supports_check_mode=True,
         no_log=True,
     )
-    # Ansible returns the parameters that are left.
+    # It also returns the parameters that are left. A result may have a value that is an input, too.
     name, inputs = module.params["name"], module.params.pop("inputs")
+    module.no_log_values.clear()
     try:
         step = io_steps.entry(node_steps.__name__, name)
         given, secrets = io_steps.inputs(step.Inputs, inputs)

@@ -165,6 +165,12 @@ def test_a_node_logs_and_returns_no_input(name: str, tmp_path: Path, logged: lis
     assert not answer.get("failed") and SECRET not in str(answer) and logged == []
 
 
+@pytest.mark.parametrize("wrong", [{}, {"name": "memory_wait", "other": 1}, {"name": "memory_wait", "inputs": SECRET}])
+def test_a_call_that_ansible_refuses_has_no_input(wrong: dict[str, Any], logged: list[str]) -> None:
+    answer = run_module("node_step", {"inputs": {"variables": {"HF_TOKEN": SECRET}}, **wrong})
+    assert answer["failed"] and SECRET not in str(answer) and logged == []
+
+
 def test_another_module_logs_and_returns_them(tmp_path: Path, logged: list[str]) -> None:
     """So that the test above can fail."""
     answer = run_module("fabric_info", {"root": str(tmp_path / SECRET)})
