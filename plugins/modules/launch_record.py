@@ -175,7 +175,7 @@ def main() -> None:
                 "parent": "",
             }
             record = _with_choices(
-                module, rollback_record.parse(data, rollback_record.digest(params["content"])), store.current
+                module, rollback_record.stored(data, rollback_record.digest(params["content"])), store.current
             )
         else:
             record = io_record.stored(store, params["id"])
