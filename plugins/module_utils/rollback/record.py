@@ -216,9 +216,13 @@ def parse(data: Mapping[str, Any], name: str) -> Record:
 
 
 def stored(data: Mapping[str, Any], name: str) -> Record:
-    """Return the record in a node's file, with the launch files of its content. Raises RecordError."""
-    record = parse(data, name)
-    launch = record.content["nodes"].get(record.node) or {}
+    """Return the record in a node's file. Raises RecordError."""
+    return complete(parse(data, name))
+
+
+def complete(record: Record) -> Record:
+    """Return a record of this node, whose launch files must be those of its content. Raises RecordError."""
+    launch = record.content.get("nodes", {}).get(record.node) or {}
     if {path: file_digest(file) for path, file in record.files.items()} != launch.get("files"):
         raise RecordError("its files do not have the digests of its content")
     return record

@@ -258,6 +258,17 @@ def test_the_modules_record_select_and_compare(folder: str) -> None:
     assert (restored["changed"], restored["id"], restored["runtime"]["kind"]) == (False, first["id"], "native")
 
 
+def test_a_new_record_has_the_launch_files_of_the_node(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = launches.files("unit\n")
+    monkeypatch.setattr(io_record, "launch_files", lambda: files)
+    given = {"folder": folder, "content": OLD.content, "node": "spark1", "time": OLD.time, "findings": ["a: b"]}
+    made = run_module("launch_record", given)
+    stored = io_record.read(folder).found[OLD.id]
+    assert (made["id"], stored.files, stored.time, stored.findings) == (OLD.id, files, OLD.time, ("a: b",))
+    monkeypatch.setattr(io_record, "launch_files", lambda: launches.files("changed since\n"))
+    assert "digests of its content" in run_module("launch_record", given)["msg"]
+
+
 def programs(tmp_path: Path, log: str) -> Path:
     """Return a folder with systemctl and journalctl of a running vLLM."""
     shown = {
@@ -320,7 +331,7 @@ def test_the_modules_refuse_with_a_reason(folder: str) -> None:
     changed = of_this_machine(folder)
     changed["content"]["nodes"]["spark1"]["files"] = {UNIT: "0644 x"}
     refused = {
-        "record.content is None": {"folder": folder},
+        "its files do not have the digests": {"folder": folder},
         "there is no launch  to restore": {"folder": folder, "state": "restored"},
         "no launch ffff to restore": {"folder": folder, "state": "selected", "id": "ffff"},
         "digests of its content": changed,
