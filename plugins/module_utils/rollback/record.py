@@ -61,7 +61,6 @@ PARTS = {
 }
 #: Of a node in the plan.
 NODE = ("address", "head", "capability", "additions", "secrets", "runtime_mark")
-
 #: The parts of launch overrides that a role may leave out.
 _WITHOUT: Mapping[str, Any] = {"files": {}, "environment": {}, "mounts": []}
 #: What a node reports of a record to the controller.
