@@ -38,10 +38,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 evidence:
-  description: The items, each a text, a list of texts, or null if it could not be read.
+  description: The items, each a text, a list of texts, an object, or null if it could not be read.
   returned: success
   type: dict
-  sample: {"netplan_accepted": "yes", "devices": ["/dev/nvidia0 0666"], "reboot": ["a reboot is required"]}
+  sample: {"netplan_accepted": "yes", "devices": ["/dev/nvidia0 0666"], "reboot": ["*** System restart required ***"]}
 unread:
   description: The items that could not be read, with the reason.
   returned: success

@@ -170,13 +170,9 @@ def main() -> None:
         store, now = io_record.read(params["folder"]), io_record.launch_files()
         secrets = io_record.present(rollback_record.SECRET_FILES)
         if params["state"] == "present":
-            data = {key: params[key] for key in ("content", "node", "time", "golden", "findings")} | {
-                "files": now,
-                "parent": "",
-            }
-            record = _with_choices(
-                module, rollback_record.parse(data, rollback_record.digest(params["content"])), store.current
-            )
+            given = {key: params[key] for key in ("time", "golden", "findings")}
+            made = rollback_record.Record(params["content"] or {}, params["node"] or "", now, **given)
+            record = _with_choices(module, rollback_record.complete(made), store.current)
         else:
             record = io_record.stored(store, params["id"])
         files = io_record.wanted(store, record)

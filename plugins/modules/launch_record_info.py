@@ -118,12 +118,7 @@ def main() -> None:
         listed = [
             {
                 "id": name,
-                "content": record.content,
-                "time": record.time,
-                "parent": record.parent,
-                "golden": record.golden,
-                "findings": record.findings,
-                "choices": record.choices,
+                **{key: getattr(record, key) for key in rollback_record.REPORTED},
                 "missing": io_record.missing(run, record) if module.params["missing"] else [],
             }
             for name, record in (store.found if module.params["all"] else {}).items()

@@ -24,64 +24,57 @@ def load(name: str) -> dict[str, Any]:
 
 def planner_nodes(report: dict[str, Any]) -> list[Node]:
     """Return the nodes in the input format of the planner, with the report's hardware, model, stack and executor."""
-    settings = {"gb10_stack": report["stack"]["name"], "gb10_distributed_executor_backend": report["plan"]["executor"]}
+    planned = report["plan"]
+    settings = {"gb10_stack": planned["stack"]["name"], "gb10_distributed_executor_backend": planned["executor"]}
     if report["model"] != "MODEL":
         settings["gb10_model"] = report["model"]
     nodes = []
     for number, found in enumerate(report["nodes"], 1):
         node = spark(number, "head" if found["head"] else "worker", **settings)
-        seen = node["observed"]
-        seen["gpu"] = _gpu(found)
+        seen, facts = node["observed"], found["facts"]
+        seen["gpu"] = _gpu(facts)
         seen |= {
-            "kernel": found["kernel"],
-            "cma_total_bytes": found["cma_total_bytes"],
-            "interfaces": _interfaces(found, seen["interfaces"]),
+            "kernel": facts["kernel"],
+            "cma_total_bytes": facts["cma_total_bytes"],
+            "interfaces": _interfaces(facts, seen["interfaces"]),
         }
-        seen["rdma"] = _rdma(found)
+        seen["rdma"] = _rdma(facts)
         nodes.append(node)
     return nodes
 
 
 def verified_nodes(report: dict[str, Any]) -> list[Facts]:
     """Return the nodes in the form of the filters of verify.yml."""
-    plan, problems = cluster_plan(planner_nodes({**report, "nodes": list(map(_cabled, report["nodes"]))}))
+    plan, problems = cluster_plan(planner_nodes({**report, "nodes": _cabled(report)}))
     assert plan, problems
     unknown = {name: None for name in pair()[0]["facts"] if name != "environments"}
     nodes = []
     for found, planned in zip(report["nodes"], plan["nodes"], strict=True):
         rails = {rail["interface"]: {"addresses": [rail["address"]], "mtu": plan["mtu"]} for rail in planned["rails"]}
+        reported = found["facts"]
+        ranks = [{"pid": number, "name": "rank", **each} for number, each in enumerate(reported["ranks"], 1)]
         facts = {
             **unknown,
-            "kernel": found["kernel"],
-            "boot": found["next_kernel"],
-            "product": found["product"],
-            "bios": found["bios"],
-            "firmware": {each["hca"]: each["version"] for each in found["firmware"]},
-            "packages": dict(each.split(" ", 1) for each in found["packages"]),
-            "kernels": _kernels(found["kernels"]),
-            "gpu_state": found["gpu_state"],
-            "gpu": _gpu(found),
-            "cma_total_bytes": found["cma_total_bytes"],
+            **reported,
+            "gpu": _gpu(reported),
+            "nccl_installed": None,
+            "evidence": None,
             "cma_free_bytes": 0,
-            "total": found["memory_bytes"],
-            "available": found["available_bytes"],
-            "ranks": [
-                {"pid": number, "name": "rank", "bytes": size} for number, size in enumerate(found["ranks_bytes"], 1)
-            ],
-            "services": [service(**each) for each in found["services"]],
+            "ranks": ranks,
+            "services": [service(**each) for each in reported["services"]],
             "uptime": 0.0,
             "links": [],
             "error": {},
             "lock": {},
             "record": "",
             "watchdog": {},
-            "memory_guard": {"active": True, "starts": found["starts"], "stop": {}},
-            "interfaces": {name: {**each, **rails.get(name, {})} for name, each in _interfaces(found, {}).items()},
-            "rdma": {hca: {**device, "gids": _gids(device, rails)} for hca, device in _rdma(found).items()},
+            "memory_guard": {"active": True, **reported["memory_guard"], "stop": {}},
+            "interfaces": {name: {**each, **rails.get(name, {})} for name, each in _interfaces(reported, {}).items()},
+            "rdma": {hca: {**device, "gids": _gids(device, rails)} for hca, device in _rdma(reported).items()},
             "infiniband": True,
             "planned": rails,
             "clock": NOW,
-            "api": {**pair()[0]["facts"]["api"], **report["api"]} if found["head"] else None,
+            "api": {**pair()[0]["facts"]["api"], **reported["api"]} if found["head"] else None,
         }
         known = {
             "name": planned["name"],
@@ -95,11 +88,15 @@ def verified_nodes(report: dict[str, Any]) -> list[Facts]:
     return nodes
 
 
-def _cabled(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the node as it was planned: each rail had its cable."""
-    rails = {rail["interface"] for rail in found["rails"]}
-    cabled = {"carrier": True, "state": "ACTIVE"}
-    return {**found, "links": [{**link, **(cabled if link["interface"] in rails else {})} for link in found["links"]]}
+def _cabled(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the nodes as they were planned: each rail had its cable."""
+    nodes = []
+    for found, planned in zip(report["nodes"], report["plan"]["nodes"], strict=True):
+        rails = {rail["interface"] for rail in planned["rails"]}
+        cabled = {"carrier": True, "state": "ACTIVE"}
+        links = [{**link, **(cabled if link["interface"] in rails else {})} for link in found["facts"]["links"]]
+        nodes.append({**found, "facts": {**found["facts"], "links": links}})
+    return nodes
 
 
 def _gids(device: Facts, rails: dict[str, Facts]) -> list[Facts]:
@@ -110,16 +107,8 @@ def _gids(device: Facts, rails: dict[str, Facts]) -> list[Facts]:
     ]
 
 
-def _kernels(found: dict[str, Any] | None) -> Facts | None:
-    """Return the GPU code as verify.yml reads it: the counts by extension."""
-    ways = ("native", "same_major", "ptx", "none")
-    extensions = {each["name"]: {way: each[way] for way in ways} for each in (found or {}).get("extensions", ())}
-    return {"capability": found["capability"], "chosen": found["planned"], "extensions": extensions} if found else None
-
-
-def _gpu(found: dict[str, Any]) -> Facts:
-    gpus = [{"name": name, "capability": found["capability"]} for name in found["gpus"]]
-    return {"gpus": gpus, "driver_version": found["driver"], "memory_bytes": found["memory_bytes"], "reason": ""}
+def _gpu(facts: dict[str, Any]) -> Facts:
+    return {**facts["gpu"], "memory_bytes": facts["total"], "reason": ""}
 
 
 def _interfaces(found: dict[str, Any], others: dict[str, Facts]) -> dict[str, Facts]:

@@ -12,16 +12,16 @@ from repository import ROOT
 from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as rollback_record
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import Record
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import File, Record
 
 PLAN: dict[str, Any] = json.loads((ROOT / "tests/unit/data/plan_two_spark.json").read_text(encoding="utf-8"))
 UNIT = "/etc/systemd/system/gb10-vllm.service"
 NODES = ("spark1", "spark2")
 
 
-def files(unit: str) -> dict[str, dict[str, Any]]:
+def files(unit: str) -> dict[str, File]:
     """Return the launch files of a node whose unit has this text."""
-    return {"/etc/gb10/cluster.env": {"text": "A=1\n", "mode": 0o644}, UNIT: {"text": unit, "mode": 0o644}}
+    return {"/etc/gb10/cluster.env": File("A=1\n", 0o644), UNIT: File(unit, 0o644)}
 
 
 def content(unit: str = "unit\n", plan: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def runtime(folder: Path, *arguments: str) -> dict[str, Any]:
 
 def node(name: str, found: list[Record], current: Record | None = None, **changes: Any) -> dict[str, Any]:
     """Return a node as launch_record_info reports it. The last record is the current one unless given."""
-    keys = ("id", "content", "time", "parent", "golden", "choices")
+    keys = ("id", *rollback_record.REPORTED)
     listed = [{key: getattr(each, key) for key in keys} | {"missing": []} for each in found]
     chosen = current or (found[-1] if found else None)
     return {

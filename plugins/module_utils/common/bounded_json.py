@@ -31,7 +31,7 @@ def load(text: str, most: int) -> Any:
         value = json.loads(text, parse_constant=_refused, parse_float=_finite, parse_int=_integer)
     except RecursionError:
         raise ValueError(f"it is nested deeper than {DEPTH}") from None
-    if _deeper(value):
+    if deeper(value):
         raise ValueError(f"it is nested deeper than {DEPTH}")
     return value
 
@@ -58,7 +58,7 @@ def _integer(digits: str) -> int:
     return int(digits)
 
 
-def _deeper(value: object) -> bool:
+def deeper(value: object) -> bool:
     """Return whether a value nests deeper than DEPTH. Not recursive: recursion would fail as Python's parser does."""
     level = [value]
     for _level in range(DEPTH):

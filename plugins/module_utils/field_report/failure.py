@@ -12,16 +12,15 @@ It is redacted before it is written, except for the names of the failed hosts, w
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.field_report import evidence, redact
 
 FILE = "last_failures.json"
-#: Bounds: characters of the file, playbooks, failures of a run, hosts and lines of a failure, characters of a text. A
-#: report has shorter texts, so that it does not end with a part of a name.
-MOST, _RUNS, _FAILURES, _HOSTS, _LINES, _TEXT = 1 << 20, 5, 4, 32, 20, 2 * evidence.MOST_TEXT
+#: Bounds: characters of the file, playbooks, failures of a run, hosts and lines of a failure.
+MOST, _RUNS, _FAILURES, _HOSTS, _LINES = 1 << 20, 5, 4, 32, 20
 #: A failed task: its hosts, its name with its role, and its error.
 Failure = tuple[Sequence[str], str, Sequence[str]]
 
@@ -32,7 +31,10 @@ def recorded(text: str, playbook: str, date: str, failures: Iterable[Failure], p
     A run without a failure removes that of its playbook.
     """
     own = [
-        _failure({"hosts": hosts, **redact.redacted({"task": task, "lines": lines[:_LINES]}, {}, public)})
+        {
+            "hosts": hosts[:_HOSTS],
+            **evidence.bounded(redact.redacted({"task": task, "lines": lines[:_LINES]}, {}, public)),
+        }
         for hosts, task, lines in list(failures)[:_FAILURES]
     ]
     others = [run for run in parse(text) if run["playbook"] != playbook]
@@ -40,38 +42,28 @@ def recorded(text: str, playbook: str, date: str, failures: Iterable[Failure], p
     return json.dumps(runs[:_RUNS], indent=1) + "\n"
 
 
-def _cut(text: object) -> str:
-    return evidence.cut(str(text), _TEXT)
-
-
 def parse(text: str) -> list[dict[str, Any]]:
     """Return the runs in the file, [] if it is not such a file."""
     try:
-        found = bounded_json.load(text, MOST)
         return [
             {
-                "playbook": _cut(run["playbook"]),
-                "date": _cut(run["date"]),
-                "failures": [_failure(each) for each in run["failures"][:_FAILURES]],
+                "playbook": str(run["playbook"]),
+                "date": str(run["date"]),
+                "failures": [
+                    {"hosts": list(each["hosts"]), "task": each["task"], "lines": each["lines"]}
+                    for each in run["failures"]
+                ],
             }
-            for run in found[:_RUNS]
+            for run in bounded_json.load(text, MOST)
         ]
     except (ValueError, LookupError, TypeError):
         return []
 
 
-def _failure(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "hosts": [_cut(host) for host in given["hosts"][:_HOSTS]],
-        "task": _cut(given["task"]),
-        "lines": [_cut(line) for line in given["lines"][:_LINES]],
-    }
-
-
 def of_nodes(text: str, nodes: Sequence[str]) -> list[dict[str, Any]]:
     """Return the runs that failed on one of these nodes, with those failures alone."""
     runs = [
-        {**run, "failures": [each for each in run["failures"] if set(each["hosts"]) & set(nodes)]}
+        {**run, "failures": [each for each in run["failures"] if any(node in each["hosts"] for node in nodes)]}
         for run in parse(text)
     ]
     return [run for run in runs if run["failures"]]

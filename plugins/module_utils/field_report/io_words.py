@@ -35,8 +35,11 @@ psi preempt isolcpus nohz nohz_full rcu_nocbs pci pcie_aspm pcie_bus_perf pcie_a
 nvidia-drm.fbdev arm-smmu.disable_bypass arm64.nosve kho off on wired root boot_image uuid
 nvidia_dgx_spark dgx_name dgx_pretty_name dgx_swbuild_date dgx_swbuild_version dgx_platform dgx_ota_version dgx_ota_date
 expecting value property name enclosed double quotes delimiter line column char extra data
+/opt/gb10/runtime/current/bin/ninja
 /usr/bin/ninja /usr/bin/g++ /usr/bin/gcc /usr/bin/python3 /usr/sbin/netplan /usr/bin/nmcli /usr/sbin/nft /usr/bin/docker
 /usr/bin/podman /usr/bin/nvidia-ctk /usr/bin/ib_write_bw /usr/bin/rdma /usr/local/bin /usr/local/cuda/bin/nvcc
+dhcp timestamp daily activities autoconnect loaded dead apt apt-get dpkg unattended-upgr
+/var/lib/dpkg/lock /var/lib/dpkg/lock-frontend /var/lib/apt/lists/lock /var/cache/apt/archives/lock
 speculativeconfig speculative prefix stable libtorch vllm/_c_stable_libtorch vllm/_moe_c_stable_libtorch
 """
 

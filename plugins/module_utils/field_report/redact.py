@@ -11,7 +11,7 @@ replaced first, because a node's number explains more than a gap.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 #: The replacements of a word, of an address, and of the part of a path from its first unknown word.
@@ -91,11 +91,11 @@ def redacted(value: Any, known: Mapping[str, str], public: Words) -> Any:
 
     ``known``: the site's own names and their replacements. ``public``: of words(), which has the keys of a report.
     """
-    return _each(value, _redactor(known, public))
-
-
-def _redactor(known: Mapping[str, str], public: Words) -> Callable[[str], str]:
-    names = [(_whole(name), known[name]) for name in sorted(filter(None, known), key=len, reverse=True)]
+    # A part of a longer word stays: that is no public word.
+    names = [
+        (re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE), known[name])
+        for name in sorted(filter(None, known), key=len, reverse=True)
+    ]
     kept = {*public, *(new.casefold() for new in known.values())}
 
     def change(text: str) -> str:
@@ -104,7 +104,7 @@ def _redactor(known: Mapping[str, str], public: Words) -> Callable[[str], str]:
         text = _GROUPS.sub(GONE, text)
         return _GAPS.sub(GONE, _WORD.sub(lambda found: _word(found[0], kept), text))
 
-    return change
+    return _each(value, change)
 
 
 def _each(value: Any, change: Callable[[str], str]) -> Any:
@@ -163,26 +163,3 @@ def _path(path: str, public: Words) -> str:
     folder = next((each for each in [path, *_folders(path)] if each.rstrip("/").casefold() in public), "")
     shown = path if folder == path else f"{folder}/{PATH}" if folder else PATH
     return f"{shown}{colon}{_word(place, public)}" if colon else shown
-
-
-def _whole(name: str) -> re.Pattern[str]:
-    """Return a pattern for a name that is not a part of a longer word, which would be no public one."""
-    return re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE)
-
-
-def leaks(value: Any, known: Mapping[str, str], public: Words) -> list[str]:
-    """Return where plain data has text that ``redacted`` would change: the keys on the way, sorted."""
-    change = _redactor(known, public)
-    return sorted({place for place, text in _texts(value) if change(text) != text})
-
-
-def _texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield place, value
-    elif isinstance(value, Mapping):
-        for key, each in value.items():
-            yield place, str(key)
-            yield from _texts(each, f"{place}.{key}".lstrip("."))
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _texts(each, place)

@@ -27,8 +27,8 @@ ALL = "0.18.1 to 0.33.0"
 _ENGINE = r"Initializing a V1 LLM engine .*?"
 _NCCL = r"[\w.-]{1,64}:\d{1,10}:\d{1,10} \[\d{1,3}\] NCCL INFO "
 _NUMBER = r"(\d{1,6}(?:\.\d{1,6})?)"
-#: Maximum processes of a start, different values of a message, and characters of a value.
-_MOST_PROCESSES, _MOST, _LONGEST = 64, 16, 300
+#: Maximum processes of a start, and different values of a message.
+_MOST_PROCESSES, _MOST = 64, 16
 #: Ranks, by their name in the log. Only ranks of the same pipeline stage have the same layers.
 _IS_RANK = re.compile(r"Worker|RayWorker|EngineCore")
 _STAGE = re.compile(r"_(PP\d+)")
@@ -154,32 +154,6 @@ def _values(level: str, text: str) -> Iterable[tuple[str, str]]:
             continue
         if name != "fallback" or not _NORMAL.search(text):
             yield name, match.lastgroup or " ".join(match.groups())
-
-
-def parse(data: object) -> list[dict[str, Any]]:
-    """Return the processes of a stored result of read(). Raises ValueError."""
-    if not isinstance(data, list) or len(data) > _MOST_PROCESSES:
-        raise ValueError("it is not a list of processes")
-    return [_process(each) for each in data]
-
-
-def _process(each: object) -> dict[str, Any]:
-    if not isinstance(each, Mapping) or not isinstance(found := each.get("found"), Mapping):
-        raise ValueError("a process has no messages")
-    names = {key: _text(each.get(key)) for key in ("process", "address")}
-    return {**names, "found": {name: _texts(values) for name, values in found.items() if name in MESSAGES}}
-
-
-def _texts(values: object) -> list[str]:
-    if not isinstance(values, list) or len(values) > _MOST:
-        raise ValueError("a message has no list of values")
-    return [_text(value) for value in values]
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or len(value) > _LONGEST or not (value.isprintable()):
-        raise ValueError("a value is not a short text")
-    return value
 
 
 def values(processes: Sequence[Process], name: str) -> list[str]:

@@ -37,6 +37,13 @@ def chosen(kind: Callable[..., T], data: Mapping[str, Any], path: str) -> T:
     return load(kind, {each.name: data[each.name] for each in fields(cast("Any", kind)) if each.name in data}, path)
 
 
+def part(kind: Any, data: Mapping[str, Any], path: str) -> None:
+    """Verify some values of a dataclass. Raises KeyError for an unknown one, TypeError as load() does."""
+    hints = get_type_hints(kind)
+    for name, value in data.items():
+        _reader(hints[name])(value, f"{path}.{name}")
+
+
 @cache
 def _reader(kind: Any) -> _Reader:
     """Return the function that reads a value of a type."""

@@ -12,168 +12,180 @@ leaves out other values than records.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import ID, SHOWN, RecordError, checked
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import (
+    Api,
+    Environment,
+    Plan,
+    PlannedNode,
+    Serve,
+)
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import SHOWN, Record, RecordError
 
 #: Fewer digits name a record only by accident.
 _PREFIX = 4
-_LONGEST = 300
-#: Maximum records of a node that are read, and maximum reasons that are shown.
-_MOST, _SHOWN_REASONS = 1000, 8
+#: Maximum characters of a shown value, and maximum reasons of a node.
+_LONGEST, _SHOWN_REASONS = 300, 8
 #: A launch file's digest repeats other values, so these differences come last.
 _FILES = "files"
-Node = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Known:
-    """A record on the nodes that have it.
+class Reported:
+    """What a node reports. ``invalid``: why it has no other records."""
 
-    ``missing``: "node: item" for each item that a rollback lacks. ``choices``: those of the ranks on all nodes.
-    """
-
-    record: Mapping[str, Any]
-    without: Sequence[str]
-    missing: Sequence[str]
-    choices: Sequence[Mapping[str, Any]]
+    name: str
+    current: str = ""
+    records: Sequence[Any] = ()
+    invalid: Sequence[str] = ()
+    differs: Sequence[str] = ()
 
 
-def verified(nodes: Sequence[Node]) -> list[Node]:
-    """Return the nodes without records whose content is not that of their ID. ``invalid`` has the reasons."""
-    return [_verified(node) for node in nodes]
+#: ID -> name of a node -> its copy, newest first.
+Known = Mapping[str, Mapping[str, Record]]
 
 
-def _verified(node: Node) -> Node:
-    kept: list[Mapping[str, Any]] = []
-    reasons = [_cut(reason) for reason in _listed(node, "invalid")]
-    for record in _listed(node, "records")[:_MOST]:
-        name = record.get("id") if isinstance(record, Mapping) else None
+def verified(reported: Sequence[Mapping[str, Any]]) -> list[Reported]:
+    """Return the nodes with the records whose content is that of their ID. ``invalid`` has the reasons for others."""
+    return [_verified(node) for node in reported]
+
+
+def _verified(reported: Mapping[str, Any]) -> Reported:
+    try:
+        node = load.chosen(Reported, reported, "answer")
+    except TypeError as error:
+        return Reported(reported["name"], invalid=[_cut(error)])
+    kept: list[Record] = []
+    reasons = [_cut(reason) for reason in node.invalid]
+    for data in node.records:
         try:
-            if not isinstance(name, str) or not ID.fullmatch(name):
-                raise RecordError("it has no ID")
-            checked(record, name)
+            kept.append(_record(data))
         except RecordError as error:
-            reasons.append(f"the record {_cut(name)} is left out: {error}. Fix: examine this node, then run site.yml")
-            continue
-        kept.append({**record, "missing": [_cut(item) for item in _listed(record, "missing")]})
+            name = data.get("id") if isinstance(data, Mapping) else data
+            reasons.append(
+                f"the record {_cut(name)} is left out: {_cut(error)}. Fix: examine this node, then run site.yml"
+            )
     more = len(reasons) - _SHOWN_REASONS
-    return {
-        "name": node["name"],
-        "current": node["current"] if isinstance(node.get("current"), str) else "",
-        "records": kept,
-        "invalid": reasons[:_SHOWN_REASONS] + ([f"{more} more records are left out"] if more > 0 else []),
-        "differs": [_cut(path) for path in _listed(node, "differs")],
-    }
+    shown = reasons[:_SHOWN_REASONS] + ([f"{more} more records are left out"] if more > 0 else [])
+    return replace(node, records=kept, invalid=shown)
 
 
-def _listed(node: Mapping[str, Any], key: str) -> list[Any]:
-    found = node.get(key)
-    return found if isinstance(found, list) else []
+def _record(data: Any) -> Record:
+    """Return a record with the types of the plan. Raises RecordError."""
+    if bounded_json.deeper(data):
+        raise RecordError(f"it is nested deeper than {bounded_json.DEPTH}")
+    try:
+        found = record.parse(data, data["id"])
+        plan, nodes = found.content["plan"], found.content["nodes"].values()
+        parts: list[tuple[Any, Mapping[str, Any]]] = [
+            (Plan, {key: plan[key] for key in record.PLAN}),
+            *((Environment, plan["runtime"]), (Api, plan["api"]), (Serve, plan["serve"])),
+            *((PlannedNode, {key: node[key] for key in record.NODE}) for node in nodes),
+        ]
+        for kind, values in parts:
+            load.part(kind, values, kind.__name__)
+        choices.summary(found.choices)
+    except (LookupError, TypeError, AttributeError) as error:
+        raise RecordError(f"it is no record of a launch: {error!r}") from None
+    return found
 
 
-def known(nodes: Sequence[Node]) -> dict[str, Known]:
-    """Return ID -> record, newest first. ``nodes``: from verified()."""
-    by_node = {node["name"]: {record["id"]: record for record in node["records"]} for node in nodes}
-    found = {name: _of_head(name, by_node) for records in by_node.values() for name in records}
-    newest = sorted(found, key=lambda name: (found[name]["time"], name), reverse=True)
-    return {
-        name: Known(
-            found[name],
-            [node for node, records in by_node.items() if name not in records],
-            [
-                f"{node}: {item}"
-                for node, records in by_node.items()
-                if name in records
-                for item in records[name]["missing"]
-            ],
-            [process for records in by_node.values() if name in records for process in records[name]["choices"]],
-        )
-        for name in newest
-    }
+def known(nodes: Sequence[Reported]) -> Known:
+    """Return the records of all nodes."""
+    found: dict[str, dict[str, Record]] = {}
+    for node in nodes:
+        for each in node.records:
+            found.setdefault(each.id, {})[node.name] = each
+    newest = sorted(found, key=lambda name: (first(found[name]).time, name), reverse=True)
+    return {name: found[name] for name in newest}
 
 
-def _of_head(name: str, by_node: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Mapping[str, Any]:
+def first(copies: Mapping[str, Record]) -> Record:
     """Return the head's copy of a record, or the first: the ID covers only the content, not the time and the parent."""
-    copies = {node: records[name] for node, records in by_node.items() if name in records}
-    first = next(iter(copies.values()))
-    return copies.get(first["content"]["plan"]["head"]["name"], first)
+    copy = next(iter(copies.values()))
+    return copies.get(copy.content["plan"]["head"]["name"], copy)
 
 
-def lines(reported: Sequence[Node]) -> list[str]:
+def missing(copies: Mapping[str, Record]) -> list[str]:
+    """Return what a rollback to a record lacks on the nodes."""
+    return [f"{node}: {_cut(item)}" for node, copy in copies.items() for item in copy.missing]
+
+
+def lines(reported: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the list of the records as text, newest first, then the nodes that disagree and the damaged records."""
     nodes = verified(reported)
     found = known(nodes)
     result = [line for name in found for line in _entry(name, found, nodes)] or [
         "no launch is recorded on this cluster"
     ]
-    currents = {node["name"]: node["current"] for node in nodes}
-    if len(set(currents.values())) > 1:
-        shown = ", ".join(f"{name} {_short(current) or 'none'}" for name, current in currents.items())
+    if len({node.current for node in nodes}) > 1:
+        shown = ", ".join(f"{node.name} {_short(node.current) or 'none'}" for node in nodes)
         result.append(f"warning: the nodes have different current records: {shown}. Fix: run site.yml")
     return result + _warnings(nodes)
 
 
-def _warnings(nodes: Sequence[Node]) -> list[str]:
-    return [f"warning: {node['name']}: {reason}" for node in nodes for reason in node["invalid"]]
+def _warnings(nodes: Sequence[Reported]) -> list[str]:
+    return [f"warning: {node.name}: {reason}" for node in nodes for reason in node.invalid]
 
 
-def _entry(name: str, found: Mapping[str, Known], nodes: Sequence[Node]) -> Iterator[str]:
-    record, content = found[name].record, found[name].record["content"]
-    mark = " (current)" if any(node["current"] == name for node in nodes) else ""
-    model, stack = content["start"]["model"], content["plan"]["stack"]["name"]
-    yield f"{_short(name)}  {record['time'] or 'time unknown'}  {model}, stack {stack}{mark}"
-    former = found.get(record["parent"])
-    changed = difference(former.record["content"], content) if former else []
-    if former:
-        more = f", and {len(changed) - 3} more" if len(changed) > 3 else ""
-        yield f"    since {_short(record['parent'])}: {'; '.join(changed[:3]) or 'nothing'}{more}"
-    if record["golden"]:
-        yield f"    {record['golden']}"
-    if chosen := choices.summary(found[name].choices):
-        yield f"    vLLM logged: {chosen}"
-    if found[name].without:
-        yield f"    warning: not on {', '.join(found[name].without)}"
-    yield from (f"    needed for a rollback: {item}" for item in found[name].missing)
-    if not found[name].without and not found[name].missing:
-        yield "    on all nodes; a rollback needs no download"
+def _entry(name: str, found: Known, nodes: Sequence[Reported]) -> Iterator[str]:
+    copies, copy = found[name], first(found[name])
+    mark = " (current)" if any(node.current == name for node in nodes) else ""
+    yield f"{_short(name)}  {_cut(copy.time) or 'time unknown'}  {launch(copy.content)}{mark}"
+    if copy.parent in found:
+        changed = difference(first(found[copy.parent]).content, copy.content) or ["nothing"]
+        more = [f"and {len(changed) - 3} more"] if len(changed) > 3 else []
+        yield f"    since {_short(copy.parent)}: {', '.join(['; '.join(changed[:3]), *more])}"
+    if copy.golden:
+        yield f"    {_cut(copy.golden)}"
+    if chosen := choices.summary([process for each in copies.values() for process in each.choices]):
+        yield f"    vLLM logged: {_cut(chosen)}"
+    yield from (f"    {line}" for line in _lacks(copies, nodes) or ["on all nodes; a rollback needs no download"])
 
 
-def compared(nodes: Sequence[Node], old: str, new: str) -> list[str]:
+def _lacks(copies: Mapping[str, Record], nodes: Sequence[Reported]) -> list[str]:
+    without = [node.name for node in nodes if node.name not in copies]
+    lost = [f"needed for a rollback: {item}" for item in missing(copies)]
+    return [f"warning: not on {', '.join(without)}", *lost] if without else lost
+
+
+def launch(content: Mapping[str, Any]) -> str:
+    """Return the model and the stack of a content."""
+    return _cut(f"{content['plan']['model']}, stack {content['plan']['stack']['name']}")
+
+
+def compared(reported: Sequence[Mapping[str, Any]], old: str, new: str) -> list[str]:
     """Return the difference between two records as text. Raises RecordError if an ID names no record."""
-    found = known(verified(nodes))
-    first, second = find(found, old), find(found, new)
-    changed = difference(found[first].record["content"], found[second].record["content"])
-    return [f"from {_short(first)} to {_short(second)}:", *(f"  {line}" for line in changed or ["no difference"])]
+    found = known(verified(reported))
+    one, other = find(found, old), find(found, new)
+    changed = difference(first(found[one]).content, first(found[other]).content)
+    return [f"from {_short(one)} to {_short(other)}:", *(f"  {line}" for line in changed or ["no difference"])]
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Return a line for each value that differs between two contents: ``place: old -> new``, for a list its entries."""
-    before, after = _flat(old), _flat(new)
+    before, after = (dict([*_flat(content["plan"]), *_flat(content["nodes"])]) for content in (old, new))
     return [
         line
         for place in sorted(before.keys() | after.keys(), key=lambda place: (f" {_FILES} " in place, place))
         if before.get(place) != after.get(place)
-        for line in _changes(place, before.get(place), after.get(place))
+        for line in _changes(_cut(place), before.get(place), after.get(place))
     ]
 
 
-def _flat(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return place -> value of the plan's and the nodes' values."""
-    result: dict[str, Any] = {}
-
-    def walk(place: str, value: Any) -> None:
-        if isinstance(value, Mapping) and value:
-            for key, inner in value.items():
-                walk(f"{place} {key}".strip(), inner)
-        else:
-            result[place] = value
-
-    walk("", content["plan"])
-    walk("", content["nodes"])
-    return result
+def _flat(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (place, value) of each value that has no others."""
+    if not isinstance(value, Mapping) or not value:
+        yield place, value
+        return
+    for key, inner in value.items():
+        yield from _flat(inner, f"{place} {key}".lstrip())
 
 
 def _changes(place: str, old: Any, new: Any) -> Iterator[str]:
@@ -190,7 +202,7 @@ def _changes(place: str, old: Any, new: Any) -> Iterator[str]:
         yield f"{place}: {_cut('none' if old is None else old)} -> {_cut('none' if new is None else new)}"
 
 
-def find(found: Mapping[str, Known], wanted: str) -> str:
+def find(found: Known, wanted: str) -> str:
     """Return the ID that begins with ``wanted``. Raises RecordError for none or several."""
     names = [name for name in found if name.startswith(wanted)] if len(wanted) >= _PREFIX else []
     if len(names) != 1:
@@ -202,65 +214,61 @@ def find(found: Mapping[str, Known], wanted: str) -> str:
     return names[0]
 
 
-def target(reported: Sequence[Node], wanted: str) -> dict[str, Any]:
-    """Return {problems, id, former, former_start, plan, start, due, lines} of a rollback to the record ``wanted``.
+def target(reported: Sequence[Mapping[str, Any]], wanted: str) -> dict[str, Any]:
+    """Return {id, former, former_start, plan, start, due, lines} of a rollback to the record ``wanted``.
 
     ``wanted``: the first digits of its ID, "" for the record before the current one. ``former``: the current record.
-    ``plan``: of the target. ``due``: whether anything would change. ``lines`` announce the rollback. ``problems``
-    prevent it; then they are the only value.
+    ``plan``: of the target. ``due``: whether anything would change. ``lines`` announce the rollback. Raises RecordError
+    with every reason why it is not possible.
     """
     nodes = verified(reported)
-    found, currents = known(nodes), sorted({node["current"] for node in nodes})
-    if len(currents) != 1 or currents[0] not in found:
-        problem = "the nodes have no common current record. Expected: one. Fix: run site.yml"
-        return {"problems": [problem, *_warnings(nodes)]}
-    former = currents[0]
+    found = known(nodes)
     try:
-        name = find(found, wanted) if wanted else found[former].record["parent"]
+        former, name = _chosen(nodes, found, wanted)
     except RecordError as error:
-        return {"problems": [str(error), *_warnings(nodes)]}
-    if name not in found:
-        return {
-            "problems": [f"there is no record before {_short(former)}. Expected: a second launch, or rollback_to: ID"]
-        }
-    if problems := _problems(name, found[name], [node["name"] for node in nodes]):
-        return {"problems": problems + _warnings(nodes)}
-    content, old = found[name].record["content"], found[former].record["content"]
-    due = name != former or any(node["differs"] for node in nodes)
+        raise RecordError("\n".join([str(error), *_warnings(nodes)])) from None
+    old, new = first(found[former]).content, first(found[name]).content
+    due = name != former or any(node.differs for node in nodes)
+    announced = [
+        f"rollback from {_short(former)} ({old['plan']['model']}) to {_short(name)} ({new['plan']['model']})",
+        "vLLM and Ray stop on all nodes, and start again",
+        *(f"  {line}" for line in difference(old, new)),
+    ]
+    settled = f"{_short(name)} is the current record, and its launch inputs are in place"
     return {
-        "problems": [],
         "id": name,
         "former": former,
         "former_start": old["start"],
-        "plan": {**content["plan"], "nodes": [{"name": node} for node in content["nodes"]]},
-        "start": content["start"],
+        "plan": {**new["plan"], "nodes": [{"name": node} for node in new["nodes"]]},
+        "start": new["start"],
         "due": due,
-        "lines": [
-            f"rollback from {_short(former)} ({old['start']['model']}) to {_short(name)} ({content['start']['model']})",
-            "vLLM and Ray stop on all nodes, and start again",
-            *(f"  {line}" for line in difference(old, content)),
-            *_warnings(nodes),
-        ]
-        if due
-        else [f"{_short(name)} is the current record, and its launch inputs are in place", *_warnings(nodes)],
+        "lines": [*(announced if due else [settled]), *_warnings(nodes)],
     }
 
 
-def _problems(name: str, chosen: Known, nodes: Sequence[str]) -> list[str]:
-    """Return each reason why the record cannot be restored on these nodes."""
-    content = chosen.record["content"]
-    problems = [f"{node}: the record {_short(name)} is missing" for node in chosen.without]
-    if content["nodes"].keys() != set(nodes):
-        problems.append(
-            f"{_short(name)} is of the nodes {', '.join(content['nodes'])}. Expected: the inventory's nodes"
-        )
-    return [*problems, *chosen.missing]
+def _chosen(nodes: Sequence[Reported], found: Known, wanted: str) -> tuple[str, str]:
+    """Return the IDs of the current record and of that to return to. Raises RecordError."""
+    currents = {node.current for node in nodes}
+    former = currents.pop()
+    if currents or former not in found:
+        raise RecordError("the nodes have no common current record. Expected: one. Fix: run site.yml")
+    name = find(found, wanted) if wanted else first(found[former]).parent
+    if name not in found:
+        raise RecordError(f"there is no record before {_short(former)}. Expected: a second launch, or rollback_to: ID")
+    problems = [f"{node.name}: the record {_short(name)} is missing" for node in nodes if node.name not in found[name]]
+    planned = first(found[name]).content["nodes"]
+    if planned.keys() != {node.name for node in nodes}:
+        problems.append(f"{_short(name)} is of the nodes {', '.join(planned)}. Expected: the inventory's nodes")
+    if problems := problems + missing(found[name]):
+        raise RecordError("\n".join(problems))
+    return former, name
 
 
 def _short(name: str) -> str:
-    return name[:SHOWN]
+    return _cut(name[:SHOWN])
 
 
 def _cut(value: Any) -> str:
-    text = str(value)
+    """Return a value as one short line, so that a node adds no line of its own."""
+    text = " ".join(str(value).split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -18,22 +18,24 @@ import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as rollback_record
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import Record, RecordError
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import File, Record, RecordError
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_environments
 
 FOLDER = "/etc/gb10/records"
 #: Next to FOLDER.
 SECRETS = "record_secrets.json"
 _CURRENT = "current"
+_PATCH_FIX = f"the vllm_patch_patches of that launch, and site.yml --tags {rollback_record.PATCH_ROLE}"
 #: Units and environment may contain names of hosts and users.
 _MODE = 0o600
-Files = dict[str, dict[str, Any]]
+Files = Mapping[str, File]
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def read(folder: str) -> Store:
     for path in sorted(glob.glob(f"{glob.escape(folder)}/*.json")):
         name = os.path.basename(path).removesuffix(".json")
         try:
-            found[name] = rollback_record.parse(io_json.json_file(path, rollback_record.MOST) or {}, name)
+            found[name] = rollback_record.stored(io_json.json_file(path, rollback_record.MOST) or {}, name)
         except ValueError as error:
             invalid[name] = f"{path}: {error}"
     return Store(folder, found, invalid, current_id(folder), _secrets(f"{os.path.dirname(folder)}/{SECRETS}"))
@@ -88,13 +90,11 @@ def current_since(folder: str) -> float:
 def choices(folder: str, inputs: str) -> list[Mapping[str, Any]]:
     """Return the choices in the current record, [] unless it is of a vLLM with this digest of its launch inputs.
 
-    Raises OSError and ValueError.
+    Raises OSError.
     """
-    name = current_id(folder)
-    data = io_json.json_file(f"{folder}/{name}.json", rollback_record.MOST) if name and inputs else None
-    record = rollback_record.parse(data, name) if data else None
+    record = read(folder).of_current if inputs else None
     unit = record.files.get(f"{paths.UNIT_FOLDER}/{paths.VLLM_UNIT}") if record else None
-    return list(record.choices) if record and unit and f"GB10_INPUTS={inputs}\n" in unit["text"] else []
+    return list(record.choices) if record and unit and f"GB10_INPUTS={inputs}\n" in unit.text else []
 
 
 def start_id(store: Store) -> str:
@@ -112,13 +112,13 @@ def current(store: Store, keep_runtimes: int) -> dict[str, Any]:
     return {"current": store.current, "settled": settled}
 
 
-def present(names: tuple[str, ...], root: str = "") -> Files:
-    """Return those files of this node: path -> {text, mode}. ``root`` prefixes each path. Raises OSError."""
+def present(names: tuple[str, ...], root: str = "") -> dict[str, File]:
+    """Return those files of this node. ``root`` prefixes each path. Raises OSError."""
     files = {name: io_file.read_file(f"{root}{name}") for name in names}
-    return {name: {"text": text, "mode": mode} for name, (text, mode) in files.items() if text is not None}
+    return {name: File(text, mode or 0) for name, (text, mode) in files.items() if text is not None}
 
 
-def launch_files(root: str = "") -> Files:
+def launch_files(root: str = "") -> dict[str, File]:
     """Return the launch inputs of this node's services that have no secrets. Raises OSError."""
     recorded = [name.removeprefix(root) for name in sorted(glob.glob(f"{glob.escape(root)}{paths.OVERRIDES}/*.json"))]
     return present((*rollback_record.FILES, *recorded), root)
@@ -163,7 +163,8 @@ def complete(store: Store, secrets: Files) -> bool:
 
 def select(store: Store, name: str, secrets: Files) -> None:
     """Make a stored record the current one. Raises OSError."""
-    io_file.write_file(f"{os.path.dirname(store.folder)}/{SECRETS}", json.dumps(secrets, indent=1) + "\n", _MODE)
+    copy = json.dumps(load.plain(secrets), indent=1) + "\n"
+    io_file.write_file(f"{os.path.dirname(store.folder)}/{SECRETS}", copy, _MODE)
     temporary = f"{store.folder}/.{_CURRENT}"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(temporary)
@@ -188,11 +189,8 @@ def wanted(store: Store, record: Record) -> Files:
     node's.
     """
     if record.id == store.current:
-        lost = tuple(name for name in record.of_node["secret_files"] if name not in store.secrets)
-        secrets = {**present(lost), **store.secrets}
-    else:
-        secrets = present(rollback_record.SECRET_FILES)
-    return {**{path: dict(file) for path, file in record.files.items()}, **secrets}
+        return {**record.files, **present(tuple(record.of_node["secret_files"])), **store.secrets}
+    return {**record.files, **present(rollback_record.SECRET_FILES)}
 
 
 def differences(files: Files, now: Files) -> list[str]:
@@ -209,7 +207,7 @@ def restore(files: Files, names: list[str], root: str = "") -> None:
     for name in names:
         if name in files:
             os.makedirs(os.path.dirname(f"{root}{name}"), mode=0o755, exist_ok=True)
-            io_file.write_file(f"{root}{name}", files[name]["text"], files[name]["mode"])
+            io_file.write_file(f"{root}{name}", files[name].text, files[name].mode)
         else:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{root}{name}")
@@ -220,11 +218,9 @@ def missing(run: Run, record: Record) -> list[str]:
 
     Only this imports what looks for them: a node compiles a module's code in every run.
     """
-    needed = rollback_record.required(record)
-    lost = [item for item in needed if item["kind"] != "patch" and not _exists(run, item, record)]
-    if not lost:
-        lost = _unpatched(record, [item for item in needed if item["kind"] == "patch"])
-    return [f"{item['item']} is missing or changed. Fix: {item['fix']}" for item in lost]
+    lost = {item["item"]: item["fix"] for item in rollback_record.required(record) if not _exists(run, item, record)}
+    lost = lost or dict.fromkeys(_unpatched(record), _PATCH_FIX)
+    return [f"{item} is missing or changed. Fix: {fix}" for item, fix in lost.items()]
 
 
 def _exists(run: Run, item: Mapping[str, str], record: Record) -> bool:
@@ -240,34 +236,29 @@ def _exists(run: Run, item: Mapping[str, str], record: Record) -> bool:
     return os.path.isfile(item["item"]) and item["digest"] in ("", io_file.sha256(item["item"]))
 
 
-def _unpatched(record: Record, items: list[dict[str, str]]) -> list[dict[str, str]]:
+def _unpatched(record: Record) -> list[str]:
     """Return the files of vLLM that differ from the record."""
-    if not items:
+    role = rollback_record.PATCH_ROLE
+    patched, environment = record.addition(role, "files"), record.addition(role, "environment")
+    if not patched:
         return []
     from ansible_collections.gb10.cluster.plugins.module_utils.patch.io_tree import Tree  # noqa: PLC0415
     from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_package  # noqa: PLC0415
 
-    copy, folder = rollback_record.package(record)
+    # Of an image, a copy of its vLLM is mounted.
+    copy = next((mount["source"] for mount in record.addition(role, "mounts")), None)
+    python = None if copy else f"{record.content['plan']['runtime']['path']}/bin/python"
     try:
-        found = io_package.find(
-            copy or None, None if copy else f"{record.content['plan']['runtime']['path']}/bin/python"
-        )
-        digests = Tree(found.path, folder).digests([item["item"] for item in items], {})
+        tree = Tree(io_package.find(copy, python).path, environment.get("VLLM_TUNED_CONFIG_FOLDER", ""))
+        found = tree.digests(list(patched), {})
     except (ProblemsError, OSError):
-        return items
-    return [item for item in items if digests[item["item"]] != item["digest"]]
+        return list(patched)
+    return [path for path, digest in patched.items() if found[path] != digest]
 
 
 def _secrets(path: str) -> Files:
+    """Return the copy of the secret files, {} for a damaged one."""
     try:
-        files = io_json.json_file(path) or {}
-    except ValueError:
+        return load.load(cast("Any", Files), io_json.json_file(path) or {}, path)
+    except (TypeError, ValueError):
         return {}
-    return {
-        name: {"text": file["text"], "mode": file["mode"]}
-        for name, file in files.items()
-        if name in rollback_record.SECRET_FILES
-        and isinstance(file, dict)
-        and isinstance(file.get("text"), str)
-        and rollback_record.whole(file.get("mode"))
-    }

@@ -14,35 +14,31 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def judge(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return {why, start, why_not}.
+def judge(nodes: Sequence[Mapping[str, Any]], model: str, allowed: bool) -> dict[str, Any]:
+    """Return {why, start, end, lost} of a failed launch of ``model``. ``allowed``: whether to roll back.
 
-    ``why`` has the failures, or "". ``start`` is the launch to roll back to, or {}; then ``why_not`` has the reason.
+    ``why`` has the failures, or "". ``start`` is the launch to roll back to, or {}. ``end`` is the final message of the
+    run; ``lost`` begins that of a run whose rollback failed, too.
     """
-    failed = "\n".join(f"{node['name']}: {node['problem']}" for node in nodes if node["problem"])
-    starts = [node["record"].get("start") or {} for node in nodes]
-    without = [node["name"] for node, known in zip(nodes, starts, strict=True) if not known]
-    why_not = ""
+    why = "\n".join(f"{node['name']}: {node['problem']}" for node in nodes if node["problem"])
+    failed = f"{model} could not be started:\n{why}\n"
+    if why_not := _why_not(nodes) or ("" if allowed else "vllm_serve_rollback is false"):
+        return {"why": why, "start": {}, "end": f"{failed}No rollback: {why_not}.", "lost": ""}
+    start = nodes[0]["record"]["start"]
+    name = start["model"] + (" with its previous configuration" if start["model"] == model else "")
+    end = f"{failed}Restored {name}. It answers again. The next run with {model} retries it."
+    return {"why": why, "start": dict(start), "end": end, "lost": f"{failed}The rollback to {name} failed: "}
+
+
+def _why_not(nodes: Sequence[Mapping[str, Any]]) -> str:
+    """Return why there is no launch to roll back to, "" if there is one."""
+    starts = [node["record"].get("start") for node in nodes]
+    without = [node["name"] for node, start in zip(nodes, starts, strict=True) if not start]
     if len(without) == len(nodes):
-        why_not = "no model has answered on this cluster before"
-    elif without:
+        return "no model has answered on this cluster before"
+    if without:
         has = "has" if len(without) == 1 else "have"
-        why_not = f"{', '.join(without)} {has} no record of the last good launch"
-    elif any(known != starts[0] for known in starts):
-        why_not = "the nodes have records of different launches, for example after a killed run"
-    elif not any(node["record"]["differs"] for node in nodes):
-        why_not = "the failed launch is the last good one"
-    return {"why": failed, "start": {} if why_not else dict(starts[0]), "why_not": why_not}
-
-
-def message(verdict: Mapping[str, Any], model: str, allowed: bool, back: str) -> str:
-    """Return the final message of a run whose launch failed. ``back``: why the rollback failed, or ""."""
-    failure = f"{model} could not be started:\n{verdict['why']}\n"
-    old = verdict["start"]
-    if old and allowed:
-        name = old["model"] + (" with its previous configuration" if old["model"] == model else "")
-        if back:
-            return f"{failure}The rollback to {name} failed: {back}"
-        return f"{failure}Restored {name}. It answers again. The next run with {model} retries it."
-    why = verdict["why_not"] or "vllm_serve_rollback is false"
-    return f"{failure}No rollback: {why}."
+        return f"{', '.join(without)} {has} no record of the last good launch"
+    if any(start != starts[0] for start in starts):
+        return "the nodes have records of different launches, for example after a killed run"
+    return "" if any(node["record"]["differs"] for node in nodes) else "the failed launch is the last good one"

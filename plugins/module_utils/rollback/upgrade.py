@@ -4,7 +4,7 @@
 
 """The differences between the running launch and a new plan, and why an upgrade to that plan is not possible.
 
-A node is that of history.py, with its launch: ``{..., "launch": {...}}``, from the module launch_record_info.
+A node is what the module launch_record_info reports of it, see history.Reported.
 """
 
 from __future__ import annotations
@@ -16,45 +16,38 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment, Plan, PlannedNode
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import history
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as rollback_record
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback.history import Node
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import RecordError
 
 #: Values of a node that repeat others of the plan.
 _REPEATED = ("files", "runtime_mark")
 
 
-def announce(reported: Sequence[Node], plan: Plan, prepared: bool) -> dict[str, Any]:
-    """Return {problems, lines, same_runtime} of an upgrade to a plan.
+def announce(reported: Sequence[Mapping[str, Any]], plan: Plan, prepared: bool) -> dict[str, Any]:
+    """Return {lines, same_runtime} of an upgrade to a plan. Raises RecordError with every reason why it cannot be.
 
     ``prepared``: whether the patches and NCCL of the new runtime are in the plan; otherwise the running ones are
-    assumed. ``same_runtime``: whether the running launch uses the plan's runtime. ``problems`` prevent the upgrade;
-    then they are the only value.
+    assumed. ``same_runtime``: whether the running launch uses the plan's runtime.
     """
-    nodes = [
-        {**node, "launch": given["launch"]} for node, given in zip(history.verified(reported), reported, strict=True)
-    ]
+    nodes = history.verified(reported)
     found = history.known(nodes)
     # After a killed run, the nodes may differ.
-    current = next((node["current"] for node in nodes if node["current"] in found), "")
+    current = next((node.current for node in nodes if node.current in found), "")
     if not current:
-        return {
-            "problems": ["no launch is recorded on this cluster. Expected: a model that answered. Fix: run site.yml"]
-        }
-    old = found[current].record
-    if problems := _problems(old["content"], plan):
-        return {"problems": problems}
-    before = old["content"]["plan"]
-    same = before["runtime"]["name"] == plan.runtime.name
-    new = plan if prepared or same else replace(plan, nodes=_assumed(plan.nodes, old["content"]["nodes"]))
-    content = rollback_record.content(new, {node["name"]: node["launch"] for node in nodes})
-    changed = history.difference(_own(old["content"]), _own(content))
+        raise RecordError("no launch is recorded on this cluster. Expected: a model that answered. Fix: run site.yml")
+    old = history.first(found[current])
+    if problems := _problems(old.content, plan):
+        raise RecordError("\n".join(problems))
+    same = old.content["plan"]["runtime"].get("name") == plan.runtime.name
+    new = plan if prepared or same else replace(plan, nodes=_assumed(plan.nodes, old.content["nodes"]))
+    content = rollback_record.content(new, {node["name"]: node["launch"] for node in reported})
+    changed = history.difference(_own(old.content), _own(content))
     return {
-        "problems": [],
         "same_runtime": same,
         "lines": [
-            f"upgrade from {current[: rollback_record.SHOWN]} ({_named(before['model'], before['stack']['name'])}) "
-            f"to {_named(plan.model, plan.stack.name)}",
+            f"upgrade from {current[: rollback_record.SHOWN]} ({history.launch(old.content)}) "
+            f"to {history.launch(content)}",
             *(f"  {line}" for line in changed or ["no difference"]),
-            *_rules(old.get("findings"), rollback_record.findings(plan)),
+            *_rules(old.findings, rollback_record.findings(plan)),
         ],
     }
 
@@ -92,10 +85,6 @@ def _own(content: Mapping[str, Any]) -> dict[str, Any]:
         for name, node in content["nodes"].items()
     }
     return {**content, "nodes": nodes}
-
-
-def _named(model: str, stack: str) -> str:
-    return f"{model}, stack {stack}"
 
 
 def _rules(old: Sequence[str] | None, new: Sequence[str]) -> list[str]:

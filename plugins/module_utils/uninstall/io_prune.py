@@ -54,10 +54,10 @@ def _launches() -> Launches:
     store = io_record.read(io_record.FOLDER)
     texts = {
         f"launch {name[: rollback_record.SHOWN]}": json.dumps(record.content)
-        + "".join(str(file["text"]) for file in record.files.values())
+        + "".join(file.text for file in record.files.values())
         for name, record in store.found.items()
     }
-    services = [str(file["text"]) for file in io_record.launch_files().values()]
+    services = [file.text for file in io_record.launch_files().values()]
     services.append(io_file.read(f"{paths.UNIT_FOLDER}/{paths.GATEWAY_UNIT}"))
     return Launches({**texts, "an installed service": "".join(services)}, list(store.invalid.values()))
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.report import stem
 from ansible_collections.gb10.cluster.plugins.module_utils.field_report import failure, io_words, measurement, report
+from ansible_collections.gb10.cluster.plugins.module_utils.field_report.redact import ADDRESS
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verify_report
 from ansible_collections.gb10.cluster.plugins.plugin_utils.controller import Files
@@ -61,10 +62,8 @@ def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> Values:
     """Return {document, lines}, for a measurement {serves, steps}, or a failure with its reason."""
     if given.purpose == "measure":
         return _measurement(step, step.plan(variables), variables)
-    plan = step.plan(variables) if _value(step, variables, "gb10_plan") else None
-    found = _report(step, plan, given, variables)
     # The report is longer than all other output of a run with -v.
-    return {"changed": False, **found, "_ansible_verbose_override": True}
+    return {"changed": False, **_report(step, given, variables), "_ansible_verbose_override": True}
 
 
 def _measurement(step: Decision, plan: Plan, variables: Mapping[str, Any]) -> Values:
@@ -78,47 +77,44 @@ def _measurement(step: Decision, plan: Plan, variables: Mapping[str, Any]) -> Va
     return {"changed": False, "serves": runs, "steps": measurement.steps(runs)}
 
 
-def _report(step: Decision, plan: Plan | None, given: Inputs, variables: Mapping[str, Any]) -> Values:
+def _report(step: Decision, given: Inputs, variables: Mapping[str, Any]) -> Values:
+    plan = step.plan(variables) if step.variable(variables, "gb10_plan") else None
     names = [node.name for node in plan.nodes] if plan else given.nodes
-    failed = step.of_nodes(variables, names, _PROBLEMS, []).values()
-    problems = [*given.problems] + [problem for each in failed for problem in each]
+    read, probed, found, failed, logins, hosts = (
+        step.of_nodes(variables, names, name, default)
+        for name, default in (
+            *(("verify_node", {}), ("verify_probe", {}), (_EVIDENCE, {}), (_PROBLEMS, [])),
+            *(("ansible_user", ""), ("ansible_host", "")),
+        )
+    )
+    nodes = [{**node, "evidence": found[node["name"]]} for node in verify_report.nodes(read, probed, time.time())]
+    problems = [*given.problems, *(problem for each in failed.values() for problem in each)]
     problems = [problem for number, problem in enumerate(problems) if problem not in problems[:number]]
-    users = dict.fromkeys(_users(step, variables, names), "USER")
-    site = report.Site(problems, given.model, given.served, {**users, **given.names})
-    today, records = datetime.now(UTC).strftime("%Y-%m-%d"), _records(step, plan, given.records, variables)
-    hosts, public = step.of_nodes(variables, names, "ansible_host", ""), io_words.public()
+    users = (*logins.values(), os.environ.get("USER"), step.variable(variables, "gb10_service_user"))
+    own = {
+        **dict.fromkeys(hosts.values(), ADDRESS),
+        **dict.fromkeys(map(str, filter(None, users)), "USER"),
+        given.served: "MODEL",
+    }
+    records, today = _records(step, plan, given.records, variables), datetime.now(UTC).strftime("%Y-%m-%d")
     try:
-        document = report.document(plan, _nodes(step, variables, names), hosts, records, today, public, site)
+        document = report.document(
+            plan, nodes, records, today, io_words.public(), {**own, **given.names}, given.model, problems
+        )
     except ValueError as error:
         return {"failed": True, "msg": str(error)}
     tasks = "; ".join(dict.fromkeys(problem["task"] for problem in problems))
     return {"document": document, "lines": [f"The report has the errors of: {tasks}"] if tasks else []}
 
 
-def _nodes(step: Decision, variables: Mapping[str, Any], names: Sequence[str]) -> list[Values]:
-    read, probed, evidence = (
-        step.of_nodes(variables, names, name, {}) for name in ("verify_node", "verify_probe", _EVIDENCE)
-    )
-    return [{**node, "evidence": evidence[node["name"]]} for node in verify_report.nodes(read, probed, time.time())]
-
-
-def _users(step: Decision, variables: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    logins = step.of_nodes(variables, names, "ansible_user", "").values()
-    own = [os.environ.get("USER"), _value(step, variables, "gb10_service_user")]
-    return [str(user) for user in (*logins, *own) if user]
-
-
-def _records(step: Decision, plan: Plan | None, folder: str, variables: Mapping[str, Any]) -> report.Records:
+def _records(step: Decision, plan: Plan | None, folder: str, variables: Mapping[str, Any]) -> dict[str, str]:
     """Return the last results. The callback of this collection writes the failures of all clusters."""
-    files, inventory = Files(step._loader, step._templar, variables), variables.get("inventory_dir") or ""
-    named = files.named(f"{folder}/benchmarks", f"{stem(plan.served_model_name)}-*.json")[-1:] if plan else []
-    return report.Records(
-        benchmark=next(iter(files.texts(named).values()), ""),
-        golden=files.text(f"{folder}/golden_result.json") or "",
-        bandwidth=files.text(f"{folder}/nccl_bandwidth.json") or "",
-        failures=files.text(f"{inventory}/.gb10/{failure.FILE}") or "",
-    )
-
-
-def _value(step: Decision, variables: Mapping[str, Any], name: str) -> Any:
-    return step._templar.template(variables.get(name))
+    files = Files(step._loader, step._templar, variables)
+    benchmarks = files.named(f"{folder}/benchmarks", f"{stem(plan.served_model_name)}-*.json") if plan else []
+    paths = {
+        "benchmark": next(reversed(benchmarks), ""),
+        "golden": f"{folder}/golden_result.json",
+        "bandwidth": f"{folder}/nccl_bandwidth.json",
+        "failures": f"{variables.get('inventory_dir') or ''}/.gb10/{failure.FILE}",
+    }
+    return {name: files.text(path) or "" for name, path in paths.items()}

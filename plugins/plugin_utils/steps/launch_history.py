@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import history, plan, record, upgrade
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import history, plan, upgrade
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import RecordError
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
 
@@ -32,6 +33,7 @@ class Inputs:
     ``older``: The first digits of the older record's ID; empty for the list.
     ``newer``: The first digits of the newer record's ID; empty for the list.
     ``target``: The first digits of the ID to return to; empty for the record before the current one.
+    ``allowed``: Whether to roll back after a failure.
     ``prepared``: Whether the plan has the patches and NCCL of its runtime. If not, the running ones are assumed.
     """
 
@@ -41,39 +43,33 @@ class Inputs:
     older: str = ""
     newer: str = ""
     target: str = ""
+    allowed: bool = False
     prepared: bool = False
 
 
 def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, Any]:
-    """Return {lines, id, start, plan, former, former_start, due, why, why_not, same_runtime}, or a failure."""
+    """Return {lines, id, start, plan, former, former_start, due, why, end, lost, same_runtime}, or a failure."""
     found = _found(step, given, variables)
     # The plan and the starts would be longer than all other output of a run with -v.
     return {"changed": False, **found, "_ansible_verbose_override": True}
 
 
 def _found(step: Decision, given: Inputs, variables: Mapping[str, Any]) -> dict[str, Any]:
-    nodes, purpose = given.nodes, given.purpose
+    nodes, purpose, older, newer = given.nodes, given.purpose, given.older, given.newer
     reached = [node for node in nodes if node in variables["ansible_play_hosts"]] if purpose == "list" else nodes
     results = step.of_nodes(variables, reached, given.records, {})
     reported = [{**result, "name": node} for node, result in results.items()]
     if purpose == "failure":
         errors = step.of_nodes(variables, nodes, "gb10_launch_problem", "")
-        return plan.judge([{"name": node, "problem": errors[node], "record": results[node]} for node in nodes])
-    if purpose == "rollback":
-        return _possible(purpose, history.target(reported, given.target))
-    if purpose == "upgrade":
-        return _possible(purpose, upgrade.announce(reported, step.plan(variables), given.prepared))
-    unread = [f"warning: not read: {node}" for node in nodes if node not in reached]
-    older, newer = given.older, given.newer
+        failed = [{"name": node, "problem": errors[node], "record": results[node]} for node in nodes]
+        return plan.judge(failed, step.plan(variables).model, given.allowed)
+    refused = "" if purpose == "list" else f"The {purpose} is not possible; nothing was changed:\n"
     try:
+        if purpose == "rollback":
+            return history.target(reported, given.target)
+        if purpose == "upgrade":
+            return upgrade.announce(reported, step.plan(variables), given.prepared)
         lines = history.compared(reported, older, newer) if older or newer else history.lines(reported)
-    except record.RecordError as error:
-        return {"failed": True, "msg": str(error)}
-    return {"lines": [*unread, *lines]}
-
-
-def _possible(purpose: str, found: dict[str, Any]) -> dict[str, Any]:
-    """Return the result without its problems, or a failure with them."""
-    if problems := found.pop("problems"):
-        return {"failed": True, "msg": f"The {purpose} is not possible; nothing was changed:\n" + "\n".join(problems)}
-    return found
+    except RecordError as error:
+        return {"failed": True, "msg": f"{refused}{error}"}
+    return {"lines": [*(f"warning: not read: {node}" for node in nodes if node not in reached), *lines]}

@@ -56,7 +56,7 @@ def test_a_foreign_netplan_file_that_netplan_rejects(evening: Evening) -> None:
     assert "dhcp9" in found
     report = (evening.home / "gb10.cluster/inventories/mine/.gb10/field_report.json").read_text(encoding="utf-8")
     # The owner chose the file's name.
-    assert "95-NAME.yaml" in report
+    assert "95-broken" not in report and "/etc/netplan/PATH" in report
     assert "netplan rejects" in report
     assert "broken" not in report
     assert evening.hosts.nodes["spark2"]["ansible_host"] not in report

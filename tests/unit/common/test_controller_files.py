@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from decisions import decide
+from repository import files, read
 
 
 def write(path: Path, text: str, check: bool = False, **inputs: Any) -> dict[str, Any]:
@@ -51,3 +52,11 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     found = write(tmp_path / "file/inside", "x")
     assert found["failed"] and str(tmp_path / "file") in found["msg"]
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in files("roles/*/tasks/*.yml") if "name: controller_files" in read(path)]
+)
+def test_a_role_ends_a_file_with_a_line_break(path: str) -> None:
+    """Ansible keeps a backslash in a text of a template, so an escaped one would be in the file."""
+    assert r"~ '\\n'" not in read(path)

@@ -65,16 +65,16 @@ def test_after_a_failed_run_with_an_invalid_variable(tmp_path: Path) -> None:
         last["failures"][0]["task"] == "gb10.cluster.gb10 : Stop on planning errors, before anything changes"
         and "gb10_api_port" in last["failures"][0]["lines"][1]
     )
-    assert (found["plan"], found["stack"], found["model"]) == (None, None, "MODEL")
+    assert (found["plan"], found["model"]) == (None, "MODEL")
     # The node itself was read.
     (node,) = found["nodes"]
     assert (
         node["head"]
-        and os.uname().release.startswith(node["kernel"].removesuffix(redact.GONE))
-        and node["ports"]
+        and os.uname().release.startswith(node["facts"]["kernel"].removesuffix(redact.GONE))
+        and node["facts"]["interfaces"]
         and node["evidence"]["release"]
     )
-    assert "nvidia_smi: nvidia-smi: it is broken on node1" in node["unread"]
+    assert node["unread"]["evidence"]["nvidia_smi"] == "nvidia-smi: it is broken on node1"
 
 
 def test_with_problems_and_an_unreachable_node(tmp_path: Path) -> None:

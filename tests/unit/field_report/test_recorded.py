@@ -45,7 +45,7 @@ def test_the_report_of_a_pair_is_the_recorded_one() -> None:
     nodes = [{**node, "probe": PROBE} for node in pair()]
     for node in nodes:
         node["facts"]["links"] = links
-    found = report.document(typed(plan), nodes, {}, report.Records(), "2026-11-22", io_words.public())
+    found = report.document(typed(plan), nodes, {}, "2026-11-22", io_words.public(), {}, "")
     assert (found["verification"]["findings"], found["verification"]["differences"]) == ([], [])
     assert found["verification"]["passed"] == [check.id for check in verify_report.CHECKS]
     assert_recorded(field_reports.FOLDER / "simulated_pair.json", json.dumps(found, indent=1, sort_keys=True) + "\n")
@@ -65,7 +65,7 @@ def test_the_plan_of_a_recorded_report_is_the_reported_one(name: str) -> None:
         "mtu",
     )
     assert {key: plan[key] for key in compared} == {key: recorded["plan"][key] for key in compared}
-    assert [len(node["rails"]) for node in plan["nodes"]] == [len(node["rails"]) for node in recorded["nodes"]]
+    assert [len(node["rails"]) for node in plan["nodes"]] == [len(node["rails"]) for node in recorded["plan"]["nodes"]]
 
 
 def found(recorded: dict[str, Any]) -> set[str]:
@@ -82,20 +82,19 @@ def test_each_recorded_report_is_verified(name: str) -> None:
 
 FAULTS: dict[str, tuple[Callable[[dict[str, Any]], None], set[str]]] = {
     "a cable": (lambda node: node["links"][2].update(carrier=False, state="DOWN"), {"rail-down"}),
-    "the driver": (lambda node: node.update(driver="590.48.01"), {"driver-590", "driver-differs"}),
+    "the driver": (lambda node: node["gpu"].update(driver_version="590.48.01"), {"driver-590", "driver-differs"}),
     "the kernel": (lambda node: node.update(kernel="6.17.0-1008-nvidia"), {"kernel-differs", "kernel-6-17-0-1008"}),
     "a service": (lambda node: node["services"][0].update(active="failed"), {"service-stopped"}),
-    "a rank": (lambda node: node["ranks_bytes"].clear(), {"rank-missing"}),
-    "the memory": (lambda node: node.update(available_bytes=GIB), {"memory-exhausted"}),
-    "a package": (lambda node: node["packages"].__setitem__(-1, "vllm 0.31.0"), {"packages-differ"}),
-    "the firmware": (lambda node: node["firmware"][0].update(version="1.0"), {"firmware-differs"}),
+    "a rank": (lambda node: node["ranks"].clear(), {"rank-missing"}),
+    "the memory": (lambda node: node.update(available=GIB), {"memory-exhausted"}),
+    "a package": (lambda node: node["packages"].update(vllm="0.31.0"), {"packages-differ"}),
+    "the firmware": (lambda node: node["firmware"].update(rocep1s0f0="1.0"), {"firmware-differs"}),
     "the BIOS": (lambda node: node.update(bios="1.0"), {"bios-differs"}),
-    "the next kernel": (lambda node: node["next_kernel"].update(missing=["nvidia"]), {"kernel-without-driver"}),
+    "the next kernel": (lambda node: node["boot"].update(missing=["nvidia"]), {"kernel-without-driver"}),
     "the clock": (lambda node: node["gpu_state"].update(clock_mhz=600.0), {"gpu-clock-stuck"}),
-    "the GPU code": (lambda node: node["kernels"]["extensions"][0].update(same_major=0, ptx=0), {"kernel-missing"}),
-    "the GPU probe": (
-        lambda node: node["gpu_probe"][0].update(state="failed", cause="wrong_result"),
-        {"gpu-probe-failed"},
+    "the GPU code": (
+        lambda node: node["kernels"]["extensions"]["vllm/_C_stable_libtorch"].update(same_major=0, ptx=0),
+        {"kernel-missing"},
     ),
 }
 
@@ -104,5 +103,11 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], None], set[str]]] = {
 def test_a_fault_in_a_report_is_found(fault: str) -> None:
     plant, expected = FAULTS[fault]
     recorded = field_reports.load("simulated_pair")
-    plant(recorded["nodes"][1])
+    plant(recorded["nodes"][1]["facts"])
     assert found(recorded) == expected
+
+
+def test_a_failed_probe_in_a_report_is_found() -> None:
+    recorded = field_reports.load("simulated_pair")
+    recorded["nodes"][1]["gpu_probe"][0].update(state="failed", cause="wrong_result")
+    assert found(recorded) == {"gpu-probe-failed"}

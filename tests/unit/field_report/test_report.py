@@ -72,7 +72,7 @@ NAMES = ("nas01", "1792923004567", "Acme Guest", "acme--secret-draft", "build-bo
 ALL = " and ".join(PLANTED + NAMES)
 PUBLIC = io_words.public()
 PROBLEM = {"task": ALL, "text": f"{ALL}\n{ALL}"}
-SITE = report.Site([PROBLEM], names={"build-box": "HOST", "lisa": "USER", "acme-lora": "LORA"}, served="secret-project")
+NAMED = {"build-box": "HOST", "lisa": "USER", "acme-lora": "LORA", "secret-project": "MODEL"}
 FAILURES = failure.recorded("", "site.yml", "2026-11-22", [(PLANTED[:2], f"role : {ALL}", [ALL])], PUBLIC)
 #: Facts that are free text, or that another program could choose, and those of them whose keys are so too.
 FREE = """
@@ -86,12 +86,13 @@ def document(
     plan: dict[str, Any],
     nodes: list[Facts],
     hosts: dict[str, str],
-    records: report.Records,
-    known: report.Site | None = None,
+    records: dict[str, str] | None = None,
+    names: dict[str, str] | None = None,
+    model: str = "",
 ) -> dict[str, Any]:
-    return report.document(
-        typed(plan) if plan else None, nodes, hosts, records, "2026-11-22", PUBLIC, known or report.Site()
-    )
+    own = {**dict.fromkeys(hosts.values(), redact.ADDRESS), **(names or {})}
+    of_plan = typed(plan) if plan else None
+    return report.document(of_plan, nodes, records or {}, "2026-11-22", PUBLIC, own, model, [PROBLEM])
 
 
 def planted(value: Any, key: str = "") -> Any:
@@ -119,7 +120,13 @@ GOLDEN = {
     "warnings": [ALL],
 }
 BANDWIDTH = {"date": "2026-11-22", "backend": ALL, "runs": {ALL: [{"bytes": 8, "collective": ALL, "bus_gbps": 21.5}]}}
-RECORDS = report.Records(*map(json.dumps, (BENCHMARK, GOLDEN, BANDWIDTH)), FAILURES)
+RECORDS = {
+    **{
+        name: json.dumps(each)
+        for name, each in (("benchmark", BENCHMARK), ("golden", GOLDEN), ("bandwidth", BANDWIDTH))
+    },
+    "failures": FAILURES,
+}
 
 
 def site() -> tuple[dict[str, Any], list[Facts], dict[str, str]]:
@@ -142,7 +149,7 @@ def site() -> tuple[dict[str, Any], list[Facts], dict[str, str]]:
     found["fabric"] = [ALL]
     nodes = pair()
     probe = {"name": "cuda", "state": "failed", "cause": "wrong_result", "error": 0.5, "bound": 0.1, "message": ALL}
-    items = {item: [ALL] for item in evidence.ITEMS}
+    items = {"routes": [ALL], ALL: [ALL], "toolkit": {ALL: ALL}, "reboot": None}
     link = {"interface": "enp1s0f1np1", "carrier": True, "speed": 200000, "hca": "rocep1s0f1", "state": "ACTIVE"}
     users = ["marie", "nvidia", "root"]
     for node, name in zip(nodes, PLANTED, strict=False):
@@ -186,7 +193,7 @@ def unplanned() -> tuple[dict[str, Any], list[Facts], dict[str, str]]:
 def test_no_planted_text_is_in_the_report(
     make: Callable[[], tuple[dict[str, Any], list[Facts], dict[str, str]]],
 ) -> None:
-    found = document(*make(), RECORDS, SITE)
+    found = document(*make(), RECORDS, NAMED, PLANTED[10])
     text = json.dumps(found)
     assert [each for each in (*SECRETS, *NAMES, "acme", "labs") if each.lower() in text.lower()] == []
     ids = {each["id"] for each in found["verification"]["findings"]}
@@ -198,7 +205,7 @@ def test_no_planted_text_is_in_the_report(
 def test_a_host_with_the_name_of_an_address_hides_no_part_of_others() -> None:
     """The name 192 made node1.168.178.99 of another host's address, which has the form of a problem's place."""
     nodes = [{"name": "192.168.178.20", "facts": {"hostname": "192"}}, {"name": "7", "facts": {"hostname": "box.lan"}}]
-    found = report.names(None, nodes, {"192.168.178.20": "192.168.178.20", "7": "10.0.0.7"})
+    found = report.known_names(None, nodes, {"192.168.178.20": redact.ADDRESS, "10.0.0.7": redact.ADDRESS}, "MODEL")
     assert found == {"192.168.178.20": "node1", "10.0.0.7": "ADDRESS", "box.lan": "node2", "box": "node2"}
     assert redact.redacted("see 192.168.178.99", found, PUBLIC) == "see ADDRESS"
 
@@ -206,40 +213,59 @@ def test_a_host_with_the_name_of_an_address_hides_no_part_of_others() -> None:
 def test_the_figures_are_in_the_report() -> None:
     found = document(*site(), RECORDS)
     head = found["nodes"][0]
-    extension = {"name": "vllm/_C_stable_libtorch", "native": 0, "same_major": 85, "ptx": 6, "none": 20}
-    shown = {
-        "gpus": ["NVIDIA GB10"],
-        "driver": "580.142",
-        "kernel": "6.17.0-1031-nvidia",
-        "product": "NVIDIA_DGX_Spark",
-        "nccl": "2.30.7",
-    }
-    assert {key: head[key] for key in shown} == shown
-    assert (head["links"][0]["speed"], head["gpu_state"]["clock_mhz"], head["gpu_probe"][0]["error"]) == (
+    facts = head["facts"]
+    extension = {"native": 0, "same_major": 85, "ptx": 6, "none": 20}
+    assert facts["gpu"] == {"driver_version": "580.142", "gpus": [{"name": "NVIDIA GB10", "capability": "12.1"}]}
+    shown = {"kernel": "6.17.0-1031-nvidia", "product": "NVIDIA_DGX_Spark", "nccl_installed": {"version": "2.30.7"}}
+    assert {key: facts[key] for key in shown} == shown
+    assert (facts["links"][0]["speed"], facts["gpu_state"]["clock_mhz"], head["gpu_probe"][0]["error"]) == (
         200000,
         2405.0,
         0.5,
     )
-    assert (head["firmware"][0], head["kernels"]["extensions"][0]) == (
-        {"hca": "rocep1s0f0", "version": "28.45.4028"},
-        extension,
+    assert facts["firmware"]["rocep1s0f0"] == "28.45.4028" and facts["packages"]["vllm"] == "0.32.0"
+    assert facts["kernels"]["extensions"]["vllm/_C_stable_libtorch"] == extension
+    assert facts["interfaces"]["enp1s0f1np1"]["pci"]["width"] == 4 and "mac" not in facts["interfaces"]["enp1s0f1np1"]
+    planned = found["plan"]
+    assert (found["model"], planned["stack"]["vllm"], planned["runtime"]) == (
+        "MODEL",
+        SNAPSHOT["stack"]["vllm"],
+        {"kind": "native"},
     )
-    assert "vllm 0.32.0" in head["packages"]
-    assert (found["model"], found["stack"]["vllm"], found["runtime"]) == ("MODEL", SNAPSHOT["stack"]["vllm"], "native")
     assert (found["benchmark"]["runs"], found["benchmark"]["vllm"]) == ([{"tokens_per_second": 46.5}], "0.32.0")
     assert (found["golden"]["equal"], found["golden"]["perplexity"]) == (6, None) and "revision" not in found["golden"]
-    assert [run["gbps"] for run in found["nccl"]["bandwidth"]["runs"]] == [21.5]
-    assert found["plan"]["findings"][0].startswith("NCCL_IB: node1 and node2 and ADDRESS and ")
-    assert found["api"] == {"healthy": True, "answers": True, "answered_after": 0.2, "prefix_cache_hit_rate": None}
-    redacted = ["--api-key", "REDACTED", "--hf-token=REDACTED", "--allowed-origins", "REDACTED", "--max-model-len=8192"]
-    assert found["args"][found["args"].index("--api-key") :][:8] == [*redacted, "--chat-template", "/home/PATH"]
+    assert [list(gbps.values()) for gbps in found["bandwidth"]["gbps"].values()] == [[21.5]]
+    assert planned["serve"]["findings"][0].startswith("NCCL_IB: node1 and node2 and ADDRESS and ")
+    assert facts["api"] == {"healthy": True, "answers": True, "answered_after": 0.2, "prefix_cache_hit_rate": None}
+    redacted = ["--api-key", "REDACTED", "--hf-token=REDACTED", "--allowed-origins", '["REDACTED"]']
+    assert planned["serve"]["user_args"][2:] == [*redacted, "--max-model-len=8192", "--chat-template", "/home/PATH"]
+
+
+def test_only_physical_interfaces_and_listed_values_are_taken() -> None:
+    plan, nodes, hosts = site()
+    bridge = {**nodes[0]["facts"]["interfaces"]["enp1s0f1np1"], "kind": "bridge"}
+    nodes[0]["facts"]["interfaces"]["docker0"] = bridge
+    found = document(plan, nodes, hosts)["nodes"][0]
+    assert "docker0" not in found["facts"]["interfaces"]
+    assert not {"hostname", "environments", "files", "listeners"} & found["facts"].keys()
+    shape = {"a": None, "b": {"*": {"c": None}}}
+    value = {"a": [1], "b": {"x": {"c": 1, "d": 2}, "y": 7}, "e": 1}
+    assert report.taken(value, shape) == {"a": [1], "b": {"x": {"c": 1}, "y": None}}
+    assert report.taken([value, {}], {"a": None}) == [{"a": [1]}, {"a": None}]
+
+
+def test_parts_are_bounded() -> None:
+    plan, nodes, hosts = site()
+    nodes[0]["evidence"] = {"evidence": {"routes": ["dev " * 999] * 999}}
+    (text, *more) = document(plan, nodes, hosts)["nodes"][0]["evidence"]["routes"]
+    assert (len(text) <= evidence.MOST_TEXT, len(more)) == (True, evidence.MOST_ENTRIES - 1)
 
 
 def test_findings_and_differences_name_the_nodes_by_number() -> None:
     plan, nodes, hosts = site()
     nodes[1]["facts"]["interfaces"]["enp1s0f1np1"]["mtu"] = 1500
     nodes[1]["facts"]["packages"]["vllm"] = "0.31.0"
-    found = document(plan, nodes, hosts, report.Records())["verification"]
+    found = document(plan, nodes, hosts)["verification"]
     (mtu,) = (each for each in found["findings"] if each["id"] == "rail-mtu")
     assert (mtu["severity"], mtu["node"], mtu["expected"]) == ("error", "node2", "the MTU of the netplan file")
     assert mtu["found"] == "enp1s0f1np1 has MTU 1500, but /etc/netplan/60-gb10-qsfp.yaml sets 9000"
@@ -264,23 +290,35 @@ def test_texts_of_the_checks_stay() -> None:
 def test_a_catalog_model_keeps_its_name(hub: str, drafts: list[dict[str, str]], name: str) -> None:
     plan, nodes, hosts = site()
     plan |= {"store": {"hub": hub, "revision": "1"}, "drafts": drafts}
-    assert document(plan, nodes, hosts, report.Records())["model"] == name
+    assert document(plan, nodes, hosts)["model"] == name
+
+
+def test_without_a_plan_only_a_model_of_the_catalog_keeps_its_name() -> None:
+    _plan, nodes, hosts = site()
+    assert document({}, nodes, hosts, model="gpt-oss-120b")["model"] == "gpt-oss-120b"
+    assert document({}, nodes, hosts, model="acme/secret")["model"] == "MODEL"
 
 
 def test_a_report_with_left_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redact, "redacted", lambda value, _known, _public: value)
-    with pytest.raises(ValueError, match="so it was not written") as error:
-        document(*site(), report.Records())
+    again, calls = redact.redacted, []
+
+    def reduction(value: Any, known: dict[str, str], public: redact.Words) -> Any:
+        """Leave everything the first time."""
+        calls.append(value)
+        return value if len(calls) == 1 else again(value, known, public)
+
+    monkeypatch.setattr(redact, "redacted", reduction)
+    with pytest.raises(ValueError, match=r"identifying text \(plan, .*nodes.*\), so it was not written") as error:
+        document(*site())
     assert not any(planted in str(error.value) for planted in PLANTED)
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"), [("[]", "it is not an object"), ("7", "it is not an object"), ("{", "Expecting property name")]
-)
-def test_another_file_is_reported(text: str, reason: str) -> None:
-    found = document(*site(), report.Records(text, text, text))
-    assert reason in found["benchmark"]["unread"] and reason in found["golden"]["unread"]
-    assert found["nccl"]["bandwidth"] == {}
+def test_another_file_is_reported() -> None:
+    found = document(*site(), dict.fromkeys(RECORDS, "{"))
+    assert "Expecting property name" in found["benchmark"]["unread"] and "Expecting" in found["golden"]["unread"]
+    for text in ("7", "[]", '"a"'):
+        found = document(*site(), dict.fromkeys(RECORDS, text))
+        assert not found["benchmark"] and not found["golden"] and found["bandwidth"] == {} and found["failures"] == []
 
 
 # --- a measurement before the report ---

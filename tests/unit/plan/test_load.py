@@ -95,3 +95,11 @@ def test_no_value_of_another_type_is_loaded() -> None:
         # An inventory may have any mapping under these names, and the runtime is one of two types.
         if path[-1] not in ("netplan", "additions", "foreseen") and path != ("runtime",):
             assert str(error.value).startswith(f"{shown(path)} ")
+
+
+def test_a_part_of_a_plan_has_its_types() -> None:
+    load.part(Store, {"hub": "a/b"}, "store")
+    with pytest.raises(TypeError, match=r"store\.hub is 7, not a str"):
+        load.part(Store, {"folder": "/a", "hub": 7}, "store")
+    with pytest.raises(KeyError, match="other"):
+        load.part(Store, {"other": "a"}, "store")

@@ -7,6 +7,9 @@ import dataclasses
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from json_values import nested
 from launches import UNIT, node, record, with_arguments
 
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import history
@@ -80,7 +83,7 @@ def test_an_id_of_no_record_is_an_error(wanted: str) -> None:
 
 def test_the_default_target_is_the_record_before() -> None:
     target = history.target(PAIR, "")
-    assert (target["problems"], target["id"], target["former"], target["due"]) == ([], OLD.id, NEW.id, True)
+    assert (target["id"], target["former"], target["due"]) == (OLD.id, NEW.id, True)
     assert target["lines"][0] == f"rollback from {NEW.id[:12]} (/srv/models/tiny) to {OLD.id[:12]} (/srv/models/tiny)"
     assert "  serve args: - --max-model-len=4096" in target["lines"]
     assert target["plan"]["nodes"] == [{"name": "spark1"}, {"name": "spark2"}]
@@ -117,12 +120,16 @@ def test_the_current_record_is_due_when_its_files_differ(differs: list[str], due
 def test_a_rollback_that_cannot_succeed_is_refused_with_every_problem(
     nodes: list[dict[str, Any]], wanted: str, expected: list[str]
 ) -> None:
-    target = history.target(nodes, wanted)
-    assert len(target["problems"]) == len(expected)
-    assert all(found.startswith(start) for found, start in zip(target["problems"], expected, strict=True)), target[
-        "problems"
-    ]
-    assert "id" not in target
+    found = refused(nodes, wanted)
+    assert len(found) == len(expected)
+    assert all(line.startswith(start) for line, start in zip(found, expected, strict=True)), found
+
+
+def refused(nodes: list[dict[str, Any]], wanted: str) -> list[str]:
+    """Return the reasons why a rollback is not possible."""
+    with pytest.raises(records.RecordError) as error:
+        history.target(nodes, wanted)
+    return str(error.value).splitlines()
 
 
 FORGED = "http://198.51.100.9:8000"
@@ -139,11 +146,10 @@ def forged(of: dict[str, Any], name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_worker_cannot_replace_the_content_of_a_record(order: int) -> None:
     pair = [PAIR[0], forged(PAIR[1], OLD.id)][::order]
-    target = history.target(pair, "")
     reason = f"the record {OLD.id} is left out: its content does not have the SHA-256 of its name."
-    assert target.keys() == {"problems"}
-    assert target["problems"][0] == f"spark2: the record {OLD.id[:12]} is missing"
-    assert target["problems"][-1].startswith(f"warning: spark2: {reason} Fix: ")
+    missing, *_others, warning = refused(pair, "")
+    assert missing == f"spark2: the record {OLD.id[:12]} is missing"
+    assert warning.startswith(f"warning: spark2: {reason} Fix: ")
     assert any(reason in line for line in history.lines(pair))
     assert FORGED not in str(history.lines(pair))
 
@@ -166,20 +172,40 @@ def deep(levels: int) -> Any:
     return {"x": deep(levels - 1)} if levels else 1
 
 
-CONTENT = OLD.content
+CONTENT, PLAN = OLD.content, OLD.content["plan"]
+SPARK1 = CONTENT["nodes"]["spark1"]
+
+
+def of_plan(**values: Any) -> dict[str, Any]:
+    return changed(content={**CONTENT, "plan": {**PLAN, **values}})
+
+
+def of_spark1(**values: Any) -> dict[str, Any]:
+    return changed(content={**CONTENT, "nodes": {**CONTENT["nodes"], "spark1": {**SPARK1, **values}}})
+
+
 BAD: dict[str, Any] = {
     "no mapping": 7,
     "no ID": {**PAIR[1]["records"][0], "id": 7},
-    "a path as ID": {**PAIR[1]["records"][0], "id": "../" * 20},
-    "a URL with a path": changed(content={**CONTENT, "start": {**CONTENT["start"], "url": "http://a/b"}}),
+    "no record": {"id": "../" * 20},
+    "another format": changed(content={**CONTENT, "format": 2}),
     "no plan": changed(content={**CONTENT, "plan": {}}),
-    "a plan without API": changed(content={**CONTENT, "plan": {**CONTENT["plan"], "api": 1}}),
+    "no nodes": changed(content={"format": 1, "plan": PLAN}),
+    "another key of the plan": changed(content={**CONTENT, "plan": {key: PLAN[key] for key in PLAN if key != "kind"}}),
+    "a model that is a number": of_plan(model=7),
+    "a stack without a name": of_plan(stack={key: PLAN["stack"][key] for key in PLAN["stack"] if key != "name"}),
+    "a runtime of no plan": of_plan(runtime={**PLAN["runtime"], "other": 1}),
+    "an API that is a number": of_plan(api=1),
+    "arguments that are a text": of_plan(serve={**PLAN["serve"], "args": "--a"}),
     "a node that is a text": changed(content={**CONTENT, "nodes": {"spark1": "x"}}),
-    "many levels": changed(content={**CONTENT, "nodes": {**CONTENT["nodes"], "z": deep(200)}}),
-    "a time": changed(time="{{ now() }}"),
-    "a parent": changed(parent="../x"),
-    "two lines": changed(golden="a\nb"),
+    "overrides that are a list": of_spark1(additions=[]),
+    "a node without its mark": changed(content={**CONTENT, "nodes": {"spark1": {**SPARK1, "runtime_mark": 1}}}),
+    "many levels": changed(content={**CONTENT, "start": deep(200)}),
+    "a time": changed(time=7),
+    "a parent": changed(parent=[]),
     "choices": changed(choices=[1]),
+    "choices without messages": changed(choices=[{"process": "a", "address": ""}]),
+    "findings": changed(findings="a"),
 }
 
 
@@ -187,21 +213,54 @@ BAD: dict[str, Any] = {
 def test_a_record_of_another_form_is_left_out_with_its_reason(bad: Any) -> None:
     spoiled = PAIR[1] | {"records": [bad, *PAIR[1]["records"]]}
     target = history.target([PAIR[0], spoiled], "")
-    assert target["problems"] == [] and target["id"] == OLD.id
+    assert target["id"] == OLD.id
     assert "is left out" in target["lines"][-1] and target["lines"][-1].startswith("warning: spark2: the record ")
     assert len(target["lines"][-1]) < 800
+
+
+ALONE = record(plan=with_arguments("--c"))
+PLACES = [(), ("plan",), ("plan", "runtime"), ("plan", "stack"), ("nodes",), ("nodes", "spark1")]
+
+
+@given(st.sampled_from(PLACES), st.data(), nested(st.none() | st.integers() | st.text(), max_leaves=5))
+def test_no_content_of_a_node_breaks_the_list(place: tuple[str, ...], data: st.DataObject, value: Any) -> None:
+    content = copy.deepcopy(ALONE.content)
+    inner: Any = content
+    for key in place:
+        inner = inner[key]
+    inner[data.draw(st.sampled_from([*inner, "x"]))] = value
+    bad = {**node("spark2", [ALONE])["records"][0], "content": content, "id": records.digest(content)}
+    spoiled = PAIR[1] | {"records": [{**bad, "parent": OLD.id}, *PAIR[1]["records"]]}
+    assert history.lines([PAIR[0], spoiled]) and history.target([PAIR[0], spoiled], "")["id"] == OLD.id
+
+
+def test_a_node_adds_no_line_of_its_own() -> None:
+    text = "a\nforged\r\x85forged"
+    bad = changed(
+        time=text,
+        golden=text,
+        missing=[text],
+        choices=[{"process": "", "address": "", "found": {"attention": [text]}}],
+        parent=OLD.id,
+        content={**CONTENT, "plan": {**PLAN, "model": text, "executor": text, text: text}},
+    )
+    lines = history.lines(
+        [PAIR[0], PAIR[1] | {"records": [bad, *PAIR[1]["records"]], "invalid": [text], "current": text}]
+    )
+    assert len([line for line in lines if "forged" in line]) == 7
+    assert not [line for line in lines if len(line.splitlines()) > 1]
 
 
 @pytest.mark.parametrize("key", ["records", "invalid", "differs", "current"])
 def test_a_node_of_another_form_has_no_records(key: str) -> None:
     spoiled = PAIR[1] | {key: 7}
-    assert history.lines([PAIR[0], spoiled]) and (history.target([PAIR[0], spoiled], "")["problems"] == []) is (
-        key in ("invalid", "differs")
-    )
+    warning = f"warning: spark2: answer.{key} is 7, not a "
+    assert history.lines([PAIR[0], spoiled])[-1].startswith(warning)
+    assert refused([PAIR[0], spoiled], "")[-1].startswith(warning)
 
 
 def test_reasons_are_few_and_short() -> None:
-    flood = PAIR[1] | {"records": [{"id": "x" * 10_000}] * 5000}
+    flood = PAIR[1] | {"records": [{"id": "x" * 10_000, "content": "y" * 10_000}] * 5000}
     warnings = [line for line in history.lines([PAIR[0], flood]) if line.startswith("warning: spark2")]
-    assert len(warnings) == 9 and warnings[-1] == "warning: spark2: 992 more records are left out"
+    assert len(warnings) == 9 and warnings[-1] == "warning: spark2: 4992 more records are left out"
     assert max(map(len, warnings)) < 800

@@ -23,7 +23,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rollback import recor
 
 ADDED = "/etc/gb10/overrides.d/vllm_patch.json"
 KEY = "/etc/gb10/tls/api.key"
-SECRETS = {KEY: {"text": "SECRET", "mode": 0o600}}
+SECRETS = {KEY: rollback_record.File("SECRET", 0o600)}
 OLD, NEW = record(time="2026-11-21 10:00:00"), record("new\n", time="2026-11-22 10:00:00", plan=with_arguments("--a"))
 
 
@@ -92,8 +92,8 @@ def test_secret_files_are_kept_apart_for_the_current_record_only(folder: str) ->
     assert "SECRET" in apart.read_text(encoding="utf-8") and apart.stat().st_mode & 0o777 == 0o600
     store = io_record.read(folder)
     assert io_record.wanted(store, store.found[OLD.id])[KEY] == SECRETS[KEY]
-    assert save(folder, OLD, secrets={KEY: {"text": "RENEWED", "mode": 0o600}})
-    assert not save(folder, OLD, secrets={KEY: {"text": "RENEWED", "mode": 0o600}})
+    assert save(folder, OLD, secrets={KEY: rollback_record.File("RENEWED", 0o600)})
+    assert not save(folder, OLD, secrets={KEY: rollback_record.File("RENEWED", 0o600)})
     save(folder, NEW)
     store = io_record.read(folder)
     assert KEY not in io_record.wanted(store, store.found[OLD.id])
@@ -142,7 +142,7 @@ def node_files(root: Path) -> io_record.Files:
 def test_the_api_key_comes_back_with_the_launch_that_needs_it(folder: str, tmp_path: Path, now: str) -> None:
     """The run changes or removes the key before the launch, and the old unit does not start without its file."""
     for name, file in launches.files("unit\n").items():
-        put(tmp_path, name, file["text"], file["mode"])
+        put(tmp_path, name, file.text, file.mode)
     for name in API_KEY:
         put(tmp_path, name, f"SECRET {name}", 0o600)
     old = node_files(tmp_path)
@@ -164,7 +164,7 @@ def test_the_api_key_comes_back_with_the_launch_that_needs_it(folder: str, tmp_p
 def test_a_record_without_a_copy_of_the_api_key_does_not_remove_it(folder: str, tmp_path: Path) -> None:
     save(folder, OLD)
     for name, file in {**launches.files("unit\n"), **dict.fromkeys(API_KEY, SECRETS[KEY])}.items():
-        put(tmp_path, name, file["text"], file["mode"])
+        put(tmp_path, name, file.text, file.mode)
     store = io_record.read(folder)
     assert io_record.differences(io_record.wanted(store, io_record.stored(store, "")), node_files(tmp_path)) == []
 
@@ -258,6 +258,17 @@ def test_the_modules_record_select_and_compare(folder: str) -> None:
     assert (restored["changed"], restored["id"], restored["runtime"]["kind"]) == (False, first["id"], "native")
 
 
+def test_a_new_record_has_the_launch_files_of_the_node(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = launches.files("unit\n")
+    monkeypatch.setattr(io_record, "launch_files", lambda: files)
+    given = {"folder": folder, "content": OLD.content, "node": "spark1", "time": OLD.time, "findings": ["a: b"]}
+    made = run_module("launch_record", given)
+    stored = io_record.read(folder).found[OLD.id]
+    assert (made["id"], stored.files, stored.time, stored.findings) == (OLD.id, files, OLD.time, ("a: b",))
+    monkeypatch.setattr(io_record, "launch_files", lambda: launches.files("changed since\n"))
+    assert "digests of its content" in run_module("launch_record", given)["msg"]
+
+
 def programs(tmp_path: Path, log: str) -> Path:
     """Return a folder with systemctl and journalctl of a running vLLM."""
     shown = {
@@ -279,7 +290,7 @@ def test_a_new_record_has_the_choices_of_the_running_start(tmp_path: Path, folde
     given = of_this_machine(folder)
     first = run_module("launch_record", given, programs(tmp_path, start_logs.H200))
     recorded = io_record.read(folder).found[first["id"]].choices
-    assert recorded == choices.read(start_logs.H200.splitlines())
+    assert list(recorded) == choices.read(start_logs.H200.splitlines())
     # A restart with the same launch inputs.
     again = run_module("launch_record", given, programs(tmp_path, start_logs.CUDA))
     assert not again["changed"] and io_record.read(folder).found[first["id"]].choices == recorded
@@ -290,7 +301,7 @@ def test_an_unreadable_log_is_a_warning(tmp_path: Path, folder: str) -> None:
     program(path, "journalctl", "echo no permission >&2; exit 1")
     first = run_module("launch_record", of_this_machine(folder), path)
     assert first["changed"] and "no permission" in str(first["warnings"])
-    assert io_record.read(folder).found[first["id"]].choices == []
+    assert io_record.read(folder).found[first["id"]].choices == ()
 
 
 def test_the_environments_of_older_records_are_removed(tmp_path: Path, folder: str) -> None:
@@ -305,7 +316,7 @@ def test_the_environments_of_older_records_are_removed(tmp_path: Path, folder: s
     for name in "ab":
         data = {key: given(name)[key] for key in ("content", "node", "time")}
         files = {"files": io_record.launch_files(), "parent": "", "golden": ""}
-        save(folder, rollback_record.parse(data | files, rollback_record.digest(data["content"])))
+        save(folder, rollback_record.stored(data | files, rollback_record.digest(data["content"])))
     third = run_module("launch_record", given("c"), check=True)
     assert third["removed"] == [str(left / ("a" * 12))] and f"removed {left}/aaaaaaaaaaaa" in third["diff"]["after"]
     assert len(list(left.iterdir())) == 3
@@ -320,7 +331,7 @@ def test_the_modules_refuse_with_a_reason(folder: str) -> None:
     changed = of_this_machine(folder)
     changed["content"]["nodes"]["spark1"]["files"] = {UNIT: "0644 x"}
     refused = {
-        "content is not an object": {"folder": folder},
+        "its files do not have the digests": {"folder": folder},
         "there is no launch  to restore": {"folder": folder, "state": "restored"},
         "no launch ffff to restore": {"folder": folder, "state": "selected", "id": "ffff"},
         "digests of its content": changed,

@@ -55,7 +55,9 @@ def test_a_failed_launch_is_decided_from_the_errors_of_all_nodes() -> None:
     start = {"id": "a" * 64, "model": "tiny"}
     found = {name: {"read": {"start": start, "differs": ["/etc/gb10/cluster.env"]}} for name in NODES}
     found["spark2"]["gb10_launch_problem"] = "no memory"  # type: ignore[assignment]
-    arguments = {"purpose": "failure", "nodes": list(NODES), "records": "read"}
+    arguments = {"purpose": "failure", "nodes": list(NODES), "records": "read", "allowed": True}
     verdict, _calls = decide("launch_history", arguments, PLAN, found)
-    assert (verdict["why"], verdict["start"], verdict["why_not"]) == ("spark2: no memory", start, "")
+    assert (verdict["why"], verdict["start"]) == ("spark2: no memory", start)
+    assert "Restored tiny. It answers again." in verdict["end"]
+    assert decide("launch_history", {**arguments, "allowed": False}, PLAN, found)[0]["start"] == {}
     assert "failed" not in verdict, "Ansible would fail the task"

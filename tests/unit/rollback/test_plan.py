@@ -59,18 +59,18 @@ BAD = "gb10-vllm.service failed to start: ValueError: bad."
 
 
 def test_back_to_the_last_good_start() -> None:
-    verdict = rollback_plan.judge([node("spark1", BAD), node("spark2", differs=())])
-    assert verdict == {"why": f"spark1: {BAD}", "start": GOOD, "why_not": ""}
-    said = rollback_plan.message(verdict, "broken", True, "")
-    assert said.startswith(f"broken could not be started:\nspark1: {BAD}\nRestored {GOOD['model']}. It answers again.")
-    failed = rollback_plan.message(verdict, "broken", True, "No space left on device")
-    assert (
-        failed.endswith(f"The rollback to {GOOD['model']} failed: No space left on device") and "Restored" not in failed
+    failed = [node("spark1", BAD), node("spark2", differs=())]
+    verdict = rollback_plan.judge(failed, "broken", True)
+    assert (verdict["why"], verdict["start"]) == (f"spark1: {BAD}", GOOD)
+    begin = f"broken could not be started:\nspark1: {BAD}\n"
+    assert verdict["end"] == (
+        f"{begin}Restored {GOOD['model']}. It answers again. The next run with broken retries it."
     )
-    assert "vllm_serve_rollback is false" in rollback_plan.message(verdict, "broken", False, "")
-    assert "with its previous configuration. It answers again" in rollback_plan.message(
-        verdict, GOOD["model"], True, ""
-    )
+    assert verdict["lost"] == f"{begin}The rollback to {GOOD['model']} failed: "
+    refused = rollback_plan.judge(failed, "broken", False)
+    assert (refused["start"], refused["end"]) == ({}, f"{begin}No rollback: vllm_serve_rollback is false.")
+    again = rollback_plan.judge(failed, GOOD["model"], True)
+    assert "with its previous configuration. It answers again" in again["end"]
 
 
 @pytest.mark.parametrize(
@@ -86,21 +86,21 @@ def test_back_to_the_last_good_start() -> None:
     ],
 )
 def test_there_is_no_way_back(nodes: list[dict[str, Any]], why: str) -> None:
-    verdict = rollback_plan.judge(nodes)
-    assert (verdict["start"], verdict["why_not"]) == ({}, why)
-    assert rollback_plan.message(verdict, "broken", True, "").endswith(f"No rollback: {why}.")
+    for allowed in (True, False):
+        verdict = rollback_plan.judge(nodes, "broken", allowed)
+        assert verdict["start"] == {} and verdict["end"].endswith(f"\nNo rollback: {why}.")
 
 
 def test_all_problems_are_said() -> None:
     assert (
-        rollback_plan.judge([node("spark1", BAD), node("spark2", "no memory")])["why"]
+        rollback_plan.judge([node("spark1", BAD), node("spark2", "no memory")], "x", True)["why"]
         == f"spark1: {BAD}\nspark2: no memory"
     )
-    assert rollback_plan.judge([node("spark1"), node("spark2")])["why"] == ""
+    assert rollback_plan.judge([node("spark1"), node("spark2")], "x", True)["why"] == ""
 
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_one_node_cannot_change_the_launch_that_all_return_to(order: int) -> None:
     other = {**GOOD, "url": "http://198.51.100.9:8000"}
-    verdict = rollback_plan.judge([node("spark1", BAD), node("spark2", start=other)][::order])
-    assert verdict["start"] == {} and "records of different launches" in verdict["why_not"]
+    verdict = rollback_plan.judge([node("spark1", BAD), node("spark2", start=other)][::order], "x", True)
+    assert verdict["start"] == {} and "records of different launches" in verdict["end"]

@@ -14,7 +14,7 @@ from repository import load_yaml, read
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as rollback_record
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import upgrade
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import Record
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import Record, RecordError
 
 LAUNCH = {"files": {}, "secret_files": [], "driver": "580.95", "kernel": "6.17.0"}
 PATCHED = {
@@ -25,11 +25,7 @@ OLD = record(plan=copy.deepcopy(PLAN))
 
 def running(*found: Record, **changes: Any) -> list[dict[str, Any]]:
     """Return the nodes whose last record is the current one."""
-    nodes = [node(name, list(found or (OLD,)), launch=LAUNCH, **changes) for name in NODES]
-    for each in nodes:
-        for listed, made in zip(each["records"], found or (OLD,), strict=True):
-            listed["findings"] = made.findings
-    return nodes
+    return [node(name, list(found or (OLD,)), launch=LAUNCH, **changes) for name in NODES]
 
 
 def announce(plan: dict[str, Any], nodes: list[dict[str, Any]] | None = None, prepared: bool = False) -> dict[str, Any]:
@@ -38,7 +34,7 @@ def announce(plan: dict[str, Any], nodes: list[dict[str, Any]] | None = None, pr
 
 def test_the_differences_of_another_stack_are_announced() -> None:
     found = announce(upgraded())
-    assert (found["problems"], found["same_runtime"]) == ([], False)
+    assert found["same_runtime"] is False
     assert (
         found["lines"][0]
         == f"upgrade from {OLD.id[:12]} ({PLAN['model']}, stack {PLAN['stack']['name']}) to {PLAN['model']}, stack new"
@@ -90,27 +86,28 @@ def test_a_finding_of_any_reason_fits_a_record(length: int) -> None:
     plan = copy.deepcopy(PLAN)
     plan["serve"]["findings"] = [f"info waived: a\x00\tb\n{'c' * length}"]
     (line,) = rollback_record.findings(load.plan(plan))
-    made = dataclasses.replace(OLD, findings=[line])
+    made = dataclasses.replace(OLD, findings=(line,))
     assert (
-        rollback_record.parse(json.loads(rollback_record.text(made)), made.id) == made
+        rollback_record.stored(json.loads(rollback_record.text(made)), made.id) == made
         and len(line) <= rollback_record._LONGEST
     )
 
 
+def refused(plan: dict[str, Any], nodes: list[dict[str, Any]] | None = None) -> list[str]:
+    with pytest.raises(RecordError) as error:
+        announce(plan, nodes)
+    return str(error.value).splitlines()
+
+
 def test_an_upgrade_that_cannot_be_prepared_is_refused() -> None:
-    assert (
-        "no launch is recorded"
-        in announce(upgraded(), [node(name, [], launch=LAUNCH) for name in NODES])["problems"][0]
-    )
+    assert "no launch is recorded" in refused(upgraded(), [node(name, [], launch=LAUNCH) for name in NODES])[0]
     alone = upgraded()
     alone["nodes"] = alone["nodes"][:1]
-    assert "is of the nodes spark1, spark2. Expected: spark1. Fix: run site.yml" in announce(alone)["problems"][0]
+    assert "is of the nodes spark1, spark2. Expected: spark1. Fix: run site.yml" in refused(alone)[0]
     wheels = copy.deepcopy(PLAN)
     for each in wheels["nodes"]:
         each["runtime_mark"] += "wheel\n"
-    assert [line.split(" serves")[0] for line in announce(wheels)["problems"]] == [
-        f"gb10_runtime_wheels: {name}" for name in NODES
-    ]
+    assert [line.split(" serves")[0] for line in refused(wheels)] == [f"gb10_runtime_wheels: {name}" for name in NODES]
 
 
 def test_nodes_that_differ_after_a_killed_run_do_not_prevent_the_upgrade() -> None:

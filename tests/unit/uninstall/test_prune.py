@@ -116,7 +116,7 @@ def test_nothing_may_go_while_a_record_cannot_be_read(node: Node) -> None:
     launches.put(node.folder, f"/records/{'0' * 64}.json", "{}")
     found = node.read()
     assert all(item.kept for name, item in found.items() if not name.startswith("cache/"))
-    assert f"{'0' * 64}.json: content is not an object" in found[OLD].kept
+    assert f"{'0' * 64}.json: record.content is 'missing'" in found[OLD].kept
 
 
 def test_the_user_cannot_make_root_remove_files_elsewhere(node: Node) -> None:
