@@ -26,6 +26,22 @@ OPENING = (f"{launch_argv.RAY}.service", f"{launch_argv.VLLM}.service")
 #: Address families: nft's name and the common name.
 FAMILIES: Mapping[str, str] = {"ip": "IPv4", "ip6": "IPv6"}
 _VERSIONS: Mapping[str, int] = {"ip": 4, "ip6": 6}
+#: The commands of other firewalls, for a peer, a client of a port, all clients of a port, and at the end.
+_RICH = 'firewall-cmd --permanent --add-rich-rule=\'rule family="{}" source address="{}"{} accept\''
+_COMMANDS: Mapping[str, tuple[str, str, str, Sequence[str]]] = {
+    "ufw": (
+        "ufw allow in on {interface} from {address}",
+        "ufw allow proto tcp from {client} to any port {port}",
+        "ufw allow proto tcp from any to any port {port}",
+        (),
+    ),
+    "firewalld": (
+        _RICH.format("ipv4", "{address}", ""),
+        _RICH.format("ipv{version}", "{client}", ' port port="{port}" protocol="tcp"'),
+        "firewall-cmd --permanent --add-port={port}/tcp",
+        ("firewall-cmd --reload",),
+    ),
+}
 _LAST_PORT = 65535
 _PORT = re.compile(r"(\d+)(?:-(\d+))?/(tcp|udp)")
 _INTERFACE = re.compile(r"[A-Za-z0-9_.@-]{1,14}[A-Za-z0-9_.@*-]")
@@ -201,14 +217,12 @@ def _serving(access: Access) -> list[str]:
 
 def _sources(clients: Sequence[str]) -> list[str]:
     """Return one match of source addresses for each family, or one that matches all."""
-    if not clients:
-        return [""]
     networks = [ipaddress.ip_network(client) for client in clients]
-    by_family = {
-        family: ", ".join(str(found) for found in networks if found.version == version)
+    found = {
+        family: ", ".join(str(network) for network in networks if network.version == version)
         for family, version in _VERSIONS.items()
     }
-    return [f"{family} saddr {{ {found} }} " for family, found in by_family.items() if found]
+    return [f"{family} saddr {{ {each} }} " for family, each in found.items() if each] or [""]
 
 
 def unit(nft: str, rules: str) -> str:
@@ -278,24 +292,19 @@ def advice(active_firewalls: Mapping[str, str], access: Access, plan_ports: Mapp
 
 
 def _commands(active_firewall: str, access: Access) -> list[str]:
-    if active_firewall == "ufw":
-        return [
-            *(f"ufw allow in on {interface} from {address}" for interface, address in access.peers),
-            *(
-                f"ufw allow proto tcp from {client} to any port {port}"
-                for port, clients, _purpose in access.opened()
-                for client in clients or ["any"]
-            ),
-        ]
-    if active_firewall == "firewalld":
-        rich = 'firewall-cmd --permanent --add-rich-rule=\'rule family="{}" source address="{}"{} accept\''
-        found = [rich.format("ipv4", address, "") for _interface, address in access.peers]
-        for port, clients, _purpose in access.opened():
-            match = f' port port="{port}" protocol="tcp"'
-            found += [rich.format(f"ipv{ipaddress.ip_network(client).version}", client, match) for client in clients]
-            found += [] if clients else [f"firewall-cmd --permanent --add-port={port}/tcp"]
-        return [*found, "firewall-cmd --reload"]
-    return []
+    """Return the commands of a known firewall that allow the traffic, [] for another one."""
+    if active_firewall not in _COMMANDS:
+        return []
+    peer, client, everyone, last = _COMMANDS[active_firewall]
+    found = [peer.format(interface=interface, address=address) for interface, address in access.peers]
+    for port, clients, _purpose in access.opened():
+        found += [client.format(version=_version(each), client=each, port=port) for each in clients]
+        found += [] if clients else [everyone.format(port=port)]
+    return [*found, *last]
+
+
+def _version(network: str) -> int:
+    return ipaddress.ip_network(network).version
 
 
 def needs(plan: Plan) -> dict[str, Any]:
@@ -321,7 +330,7 @@ def _needed(access: Access, ports: Mapping[str, Any], families: Sequence[str]) -
         )
     versions = [_VERSIONS[family] for family in families]
     for port, networks, purpose in access.opened():
-        clients = [client for client in networks if ipaddress.ip_network(client).version in versions]
+        clients = [client for client in networks if _version(client) in versions]
         if clients or not networks:
             lines.append(f"from {', '.join(clients) or 'all clients'}: TCP {port} ({purpose})")
     return lines or ["nothing: this node has no peers and no API in this family"]
