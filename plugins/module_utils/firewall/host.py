@@ -116,15 +116,6 @@ def devices(routes: str) -> list[str]:
     return re.findall(r"\bdev (\S+)", routes)
 
 
-def is_address(text: str) -> bool:
-    """Return whether a text is an IP address, maybe with a zone."""
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
 def matches(access: Access, links: Iterable[Link]) -> dict[str, list[str]]:
     """Return the devices that each entry of peer_firewall_trusted_interfaces matches now, without empty entries."""
     names = sorted(link.name for link in links)

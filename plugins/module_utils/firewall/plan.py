@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,41 +109,33 @@ def peers(plan: Plan) -> list[tuple[str, str]]:
 
 def check(access: Access) -> list[Problem]:
     """Return every problem of the user's settings."""
-    problems = []
-    for index, text in enumerate(access.open_ports):
-        first, last = span(text)
-        if not 1 <= first <= last <= _LAST_PORT:
-            expected = "port/protocol or first-last/protocol, such as 8443/tcp or 60000-61000/udp"
-            problems.append(Problem(f"peer_firewall_open_ports[{index}]", repr(text), expected, "correct it"))
-    problems += [
-        Problem(
-            f"peer_firewall_trusted_interfaces[{index}]",
-            repr(name),
-            "an interface name, or a prefix and *, such as virbr*",
-            "correct it",
-        )
-        for index, name in enumerate(access.interfaces)
-        if not _INTERFACE.fullmatch(name)
+    ports = "port/protocol or first-last/protocol, such as 8443/tcp or 60000-61000/udp"
+    interfaces = "an interface name, or a prefix and *, such as virbr*"
+    return [
+        *_wrong("peer_firewall_open_ports", access.open_ports, lambda text: any(span(text)), ports),
+        *_wrong("peer_firewall_trusted_interfaces", access.interfaces, _INTERFACE.fullmatch, interfaces),
+        *check_clients(access.monitoring_clients),
     ]
-    return [*problems, *check_clients(access.monitoring_clients)]
 
 
 def check_clients(clients: Sequence[str], path: str = "monitoring_clients") -> list[Problem]:
     """Return every problem of monitoring_clients, or of those at ``path``, which a unit of root has too."""
-    problems = []
-    for index, text in enumerate(clients):
-        try:
-            ipaddress.ip_network(text)
-        except ValueError:
-            expected = "an address or a network, such as 192.168.1.5 or 192.168.1.0/24"
-            problems.append(Problem(f"{path}[{index}]", repr(text), expected, "correct it"))
-    return problems
+    return _wrong(
+        path, clients, api_access.is_network, "an address or a network, such as 192.168.1.5 or 192.168.1.0/24"
+    )
+
+
+def _wrong(path: str, texts: Sequence[str], right: Callable[[str], object], expected: str) -> list[Problem]:
+    """Return a problem for each entry of a list that is not right."""
+    entries = enumerate(texts)
+    return [Problem(f"{path}[{n}]", repr(text), expected, "correct it") for n, text in entries if not right(text)]
 
 
 def span(text: str) -> tuple[int, int]:
     """Return the first and the last port of 8443/tcp or 60000-61000/udp, (0, 0) if it is neither."""
     match = _PORT.fullmatch(text)
-    return (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    return (first, last) if 1 <= first <= last <= _LAST_PORT else (0, 0)
 
 
 def ruleset(access: Access, ssh_ports: Iterable[int], others: Iterable[str] = ()) -> str:

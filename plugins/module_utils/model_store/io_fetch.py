@@ -103,6 +103,14 @@ class Fetcher:
     def __init__(self, listing: Mapping[str, Any], folder: str, source: str, status: Status) -> None:
         self.listing, self.folder, self.source, self.status = listing, folder, source, status
         self.within = Folder(folder)
+        #: The bytes of each complete file.
+        self.sizes: list[int] = []
+        status.measured = self.done
+
+    def done(self) -> int:
+        """Return the bytes so far. huggingface_hub does not report its progress."""
+        here = sum(io_files.there(self.folder).values()) if self.status.state == "receiving" else 0
+        return max(sum(self.sizes), here)
 
     def fetch(self, streams: int, verify: bool) -> dict[str, Any]:
         """Fetch all files, then write and return the manifest. Raises GaveUpError."""
@@ -120,16 +128,13 @@ class Fetcher:
                     # Report immediately: files in transfer may take long.
                     self.status.end(str(error))
                     raise
-            self.status.add(file["size"])
+            self.sizes.append(file["size"])
             return file["path"], sha256
 
         with concurrent.futures.ThreadPoolExecutor(streams) as pool:
             hashes = dict(pool.map(one, self.listing["files"]))
         manifest = model_store_plan.manifest(self.listing, hashes)
-        try:
-            io_files.write_manifest(self.folder, manifest)
-        except (OSError, OutsideError) as error:
-            raise io_files.not_written(self.folder, model_store_plan.MANIFEST, error) from error
+        io_files.write_manifest(self.folder, manifest)
         if not self.source and os.path.isdir(f"{self.folder}/{_CACHE}"):
             shutil.rmtree(f"{self.folder}/{_CACHE}")
         return manifest
@@ -170,7 +175,6 @@ class Fetcher:
                     part.add(memoryview(data))
             if part.size != file["size"]:
                 raise GaveUpError(f"{origin} changed while it was copied")
-            part.sync()
             part.keep()
             return part.hash.hexdigest()
 
@@ -251,8 +255,7 @@ def fetch(options: argparse.Namespace) -> int:
     status = Status(options.status, model_store_plan.total(listing["files"]))
     os.makedirs(options.folder, mode=0o755, exist_ok=True)
     io_files.say(f"{listing['model']} at {listing['commit'] or 'no commit'}: {status.total} bytes")
-    # huggingface_hub does not report its progress.
-    with status.reported(lambda: sum(io_files.there(options.folder).values())):
+    with status.reported():
         Fetcher(listing, options.folder, options.source, status).fetch(options.streams, options.verify)
     return int(status.state == "failed")
 

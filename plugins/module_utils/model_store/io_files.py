@@ -81,17 +81,20 @@ def free_bytes(folder: str) -> int:
 def write_manifest(folder: str, known: Mapping[str, Any]) -> None:
     """Sync the folders to survive a power cut, then write the manifest, which marks the model as complete.
 
-    Raises OSError, OutsideError.
+    Raises GaveUpError.
     """
     within = Folder(folder)
-    for name in {os.path.dirname(file["path"]) for file in known["files"]}:
-        with within.place(name) as place:
-            os.fsync(place)
-    with within.place() as place:
-        # Write through the descriptor, so that the folder cannot be replaced in between.
-        io_file.write_file(
-            f"/proc/self/fd/{place}/{model_store_plan.MANIFEST}", json.dumps(known, indent=1) + "\n", 0o644
-        )
+    try:
+        for name in {os.path.dirname(file["path"]) for file in known["files"]}:
+            with within.place(name) as place:
+                os.fsync(place)
+        with within.place() as place:
+            # Write through the descriptor, so that the folder cannot be replaced in between.
+            io_file.write_file(
+                f"/proc/self/fd/{place}/{model_store_plan.MANIFEST}", json.dumps(known, indent=1) + "\n", 0o644
+            )
+    except (OSError, OutsideError) as error:
+        raise not_written(folder, model_store_plan.MANIFEST, error) from error
 
 
 class Part:
@@ -127,12 +130,9 @@ class Part:
         os.ftruncate(self.descriptor, 0)
         self.size, self.hash = 0, hashlib.sha256()
 
-    def sync(self) -> None:
-        """Sync the bytes to the disk, to survive a power cut."""
-        os.fsync(self.descriptor)
-
     def keep(self) -> None:
-        """Rename it to the final name, replacing an older file atomically."""
+        """Sync the bytes to survive a power cut, and give the file its name, replacing an older one atomically."""
+        os.fsync(self.descriptor)
         os.replace(self.name + model_store_plan.PART, self.name, src_dir_fd=self.place, dst_dir_fd=self.place)
 
     def close(self) -> None:
@@ -145,38 +145,29 @@ class Status:
     """The status file, readable while the program runs: {state, done, total, reason}; bytes of all files together."""
 
     def __init__(self, path: str, total: int) -> None:
-        self.path, self.total, self.done = path, total, 0
+        self.path, self.total = path, total
         self.state, self.reason = "checking", ""
-        self.began, self.counting, self.writing = time.monotonic(), threading.Lock(), threading.Lock()
-
-    def add(self, count: int) -> None:
-        """Add a number of bytes, which may be negative."""
-        with self.counting:
-            self.done += count
+        #: Returns the bytes so far.
+        self.measured: Callable[[], int] = int
+        self.began, self.writing = time.monotonic(), threading.Lock()
 
     def write(self) -> None:
         """Write the file."""
         with self.writing:
-            content = {"state": self.state, "done": self.done, "total": self.total, "reason": self.reason}
+            done = self.total if self.state == "complete" else min(self.total, self.measured())
+            content = {"state": self.state, "done": done, "total": self.total, "reason": self.reason}
             temporary = f"{self.path}.new"
             with open(temporary, "w", encoding="utf-8") as file:
                 json.dump(content, file)
             os.replace(temporary, self.path)
 
     @contextlib.contextmanager
-    def reported(self, measured: Callable[[], int] = int) -> Iterator[None]:
-        """Write the file every second while the block runs, and then its result. GaveUpError ends the block.
-
-        ``measured``: returns the bytes so far while files are received, if nothing counts them.
-        """
+    def reported(self) -> Iterator[None]:
+        """Write the file every second while the block runs, and then its result. GaveUpError ends the block."""
         ended, reason = threading.Event(), "the program failed; see its log"
 
         def tell() -> None:
             while not ended.wait(1):
-                if self.state == "receiving":
-                    here = min(self.total, measured())
-                    with self.counting:
-                        self.done = max(self.done, here)
                 self.write()
 
         self.write()
@@ -191,7 +182,6 @@ class Status:
             ended.set()
             teller.join()
             if self.state != "failed":
-                self.done = self.done if reason else self.total
                 self.end(reason)
 
     def end(self, reason: str = "") -> None:

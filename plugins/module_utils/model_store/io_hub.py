@@ -158,23 +158,14 @@ class _Hub:
         self.name, self.token = name, token
         self.endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or ENDPOINT
         self.host = urllib.parse.urlsplit(self.endpoint).hostname or self.endpoint
-        self.opener = urllib.request.OpenerDirector()
         authorities = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
         try:
             context = ssl.create_default_context(cafile=authorities)
         except OSError as error:
             raise HubError(f"{authorities or 'the certificates of this host'} cannot be read: {error}") from error
-        # No handlers for file: and ftp: URLs, because a redirect could contain one.
-        for handler in (
-            urllib.request.ProxyHandler(_proxies()),
-            urllib.request.UnknownHandler(),
-            urllib.request.HTTPHandler(),
-            urllib.request.HTTPSHandler(context=context),
-            urllib.request.HTTPDefaultErrorHandler(),
-            urllib.request.HTTPErrorProcessor(),
-            _Redirects(),
-        ):
-            self.opener.add_handler(handler)
+        self.opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler(_proxies()), urllib.request.HTTPSHandler(context=context), _Redirects()
+        )
 
     def listing(self, revision: str) -> dict[str, Any]:
         """Return {commit, files} of the model. Raises HubError."""
@@ -226,7 +217,7 @@ def _proxies() -> dict[str, str]:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects: to other hosts without the token, and never from https to http."""
+    """Follows redirects of HTTP: to other hosts without the token, and never from https to another scheme."""
 
     def redirect_request(
         self,
@@ -239,8 +230,8 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:
         """Return the next request."""
         before, after = urllib.parse.urlsplit(req.full_url), urllib.parse.urlsplit(newurl)
-        if (before.scheme, after.scheme) == ("https", "http"):
-            raise urllib.error.URLError(f"redirect from https to http://{after.hostname}")
+        if after.scheme not in ("https", before.scheme):
+            raise urllib.error.URLError(f"redirect from {before.scheme} to {after.scheme}://{after.hostname}")
         following = super().redirect_request(req, fp, code, msg, headers, newurl)
         if following is not None and (before.scheme, before.netloc) != (after.scheme, after.netloc):
             following.remove_header("Authorization")

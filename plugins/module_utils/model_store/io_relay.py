@@ -62,8 +62,6 @@ class File:
     def __init__(self, entry: Mapping[str, Any]) -> None:
         self.name, self.size, self.sha256 = str(entry["path"]), int(entry["size"]), str(entry["sha256"])
         self.have, self.verified = 0, False
-        #: Number of restarts: a transfer from before a restart has to stop.
-        self.beginning = 0
 
 
 class Store:
@@ -75,14 +73,10 @@ class Store:
 
     def __init__(self, folder: str, manifest: Mapping[str, Any], status: Status) -> None:
         self.within, self.manifest, self.status = Folder(folder), manifest, status
+        status.measured = lambda: sum(file.have for file in self.files)
         self.digest = model_store_plan.digest(manifest)
         self.files = [File(entry) for entry in manifest["files"]]
         self.reason = ""
-
-    def set_have(self, file: File, have: int) -> None:
-        """Set the number of available bytes of a file."""
-        self.status.add(have - file.have)
-        file.have = have
 
     def give_up(self, reason: str) -> None:
         """Record the reason of the failure, which all requests then receive; the first reason counts."""
@@ -99,19 +93,19 @@ class Store:
         except OutsideError:
             file.verified = False
         if file.verified:
-            self.set_have(file, file.size)
+            file.have = file.size
         else:
             io_files.say(f"{file.name} has wrong content and is fetched again")
 
     def send(self, file: File, start: int, to: socket.socket) -> None:
         """Send a file's bytes as they arrive.
 
-        Ends early if they are damaged, the transfer failed, or the receiver left. Raises OSError, OutsideError.
+        Ends early if the transfer failed, or the receiver left. A damaged file begins again, and the receiver verifies
+        what it got before. Raises OSError, OutsideError.
         """
-        beginning = file.beginning
 
         def ready() -> bool:
-            return file.have > start or file.beginning != beginning or bool(self.reason)
+            return file.have > start or bool(self.reason)
 
         if not wait_for(ready, to):
             return
@@ -119,8 +113,8 @@ class Store:
         to.settimeout(_TAKE)
         # The open descriptor survives the later rename.
         with self.within.open(file.name if file.verified else file.name + model_store_plan.PART) as descriptor:
-            while start < file.size and wait_for(ready, to) and file.beginning == beginning and not self.reason:
-                data = os.pread(descriptor, min(file.have - start, io_files.CHUNK), start)
+            while start < file.size and wait_for(ready, to) and not self.reason:
+                data = os.pread(descriptor, max(0, min(file.have - start, io_files.CHUNK)), start)
                 to.sendall(data)
                 start += len(data)
 
@@ -250,18 +244,16 @@ class Receiver:
             with contextlib.closing(Part(self.store.within, file.name)) as part:
                 if part.size > file.size:
                     part.empty()
-                self.store.set_have(file, part.size)
+                file.have = part.size
                 for verified in (False, True):
                     self._receive(number, file, part, verified)
                     found = part.hash.hexdigest()
                     if found == file.sha256:
-                        part.sync()
                         part.keep()
                         file.verified = True
                         return
                     io_files.say(f"{file.name} was damaged in a transfer from {self.name}")
-                    file.beginning += 1
-                    self.store.set_have(file, 0)
+                    file.have = 0
                     part.empty()
         except (OSError, OutsideError) as error:  # _receive handles errors of the network
             raise io_files.not_written(self.store.within.path, file.name, error) from error
@@ -282,7 +274,7 @@ class Receiver:
                     last, empty = time.monotonic(), empty + 1
                     while data := answer.read1(min(io_files.CHUNK, file.size - part.size)):
                         part.add(memoryview(data))
-                        self.store.set_have(file, part.size)
+                        file.have = part.size
                         last, empty = time.monotonic(), 0
                         if self.store.reason:
                             raise GaveUpError(self.store.reason)
@@ -364,8 +356,8 @@ def run(options: argparse.Namespace) -> int:
     with status.reported():
         try:
             complete(store, receiver, options.streams, options.verify)
-        except (OSError, OutsideError) as error:
-            store.give_up(str(io_files.not_written(options.folder, model_store_plan.MANIFEST, error)))
+        except GaveUpError as error:
+            store.give_up(str(error))
         except Exception as error:  # noqa: BLE001  # Without this program, the next nodes would wait for an answer.
             io_files.say(" ".join(traceback.format_exc().split()))
             store.give_up(f"the program failed; see its log: {type(error).__name__}: {error}")

@@ -155,12 +155,12 @@ class Head(io_relay.Server):
             part = Path(f"{path}{model_store_plan.PART}")
             if file.name == LARGE and bytes_of_large < file.size:
                 path.rename(part)
-                self.store.set_have(file, bytes_of_large)
+                file.have = bytes_of_large
             else:
                 if part.exists():
                     part.rename(path)
                 file.verified = True
-                self.store.set_have(file, file.size)
+                file.have = file.size
 
 
 @pytest.fixture
