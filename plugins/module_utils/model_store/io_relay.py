@@ -109,14 +109,15 @@ class Store:
 
         if not wait_for(ready, to):
             return
+        block = memoryview(bytearray(io_files.CHUNK))
         # The timeout is that of all data of a call.
         to.settimeout(_TAKE)
         # The open descriptor survives the later rename.
         with self.within.open(file.name if file.verified else file.name + model_store_plan.PART) as descriptor:
             while start < file.size and wait_for(ready, to) and not self.reason:
-                data = os.pread(descriptor, max(0, min(file.have - start, io_files.CHUNK)), start)
-                to.sendall(data)
-                start += len(data)
+                count = os.preadv(descriptor, [block[: max(0, file.have - start)]], start)
+                to.sendall(block[:count])
+                start += count
 
 
 def wait_for(ready: Callable[[], bool], to: socket.socket) -> bool:

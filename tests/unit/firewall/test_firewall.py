@@ -18,7 +18,7 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure
 from cluster_nodes import cluster_plan, spark
 from decisions import task
-from repository import load_yaml, read
+from repository import ROOT, load_yaml, read
 from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.action import peer_firewall as action_plugin
@@ -146,6 +146,46 @@ def test_no_other_user_serves_on_a_port_of_the_ranks(tmp_path: Path, cookies: st
     silent, served = "65534 8000 silent\n65534 20005 silent\n65534 8000 silent\n", "65534 9000 served\n"
     served += "997 8000 served\n0 20005 served\n" if cookies == "1" else ""
     assert done.stdout == f"{silent}{served}65534 is cut off\n997 connects\n", done.stderr
+
+
+COMPARE = """
+import subprocess, sys
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables
+def run(argv):
+    done = subprocess.run(argv, capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+def same():
+    print(io_nftables.loaded_ruleset(run) == io_nftables.normalize(run, text))
+text = sys.stdin.read()
+same()
+subprocess.run(["nft", "-f", "-"], input=text, text=True, check=True)
+same()
+for change in sys.argv[1:]:
+    subprocess.run(["nft", change], check=True)
+    same()
+    subprocess.run(["nft", "-f", "-"], input=text, text=True, check=True)
+same()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("nft"), reason="needs root and nftables")
+def test_the_kernels_listing_shows_each_manual_change() -> None:
+    """The wanted rules are listed by the kernel too, in a namespace of their own, so that no text is compared."""
+    given = access(
+        api_clients=("192.168.1.7", "fd00::/8"), served_ports=("8000", "20000-20999"), serving_users=(0, 997)
+    )
+    changes = [
+        "insert rule inet gb10 input tcp dport 4444 accept",
+        "flush chain inet gb10 serving",
+        "delete element inet gb10 peers { enp1s0f1np1 . 10.110.0.2 }",
+        "chain inet gb10 input { policy accept; }",
+    ]
+    script = 'ip link set lo up && exec "$@"'
+    argv = ["unshare", "--net", "sh", "-c", script, "sh", sys.executable, "-c", COMPARE, *changes]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / ".collections")}
+    text = firewall_plan.ruleset(given, [22])
+    done = subprocess.run(argv, input=text, capture_output=True, text=True, check=False, env=environment)
+    assert done.stdout.split() == ["False", "True", *["False"] * len(changes), "True"], done.stderr
 
 
 @pytest.mark.parametrize(
