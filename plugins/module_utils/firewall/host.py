@@ -59,21 +59,21 @@ def ssh_ports(listeners: Iterable[Mapping[str, Any]], sockets: str, config: str)
         or (entry["process"] in _SSH_SERVERS and entry["unit"] and not entry["unit"].startswith("user@"))
     }
     of_sockets = {port for block in sockets.split("\n\n") for port in _socket_ports(block)}
-    of_config = {port for port in map(_port, re.findall(r"^listenaddress (\S+)$", config, re.MULTILINE)) if port}
+    of_config = set(map(_port, re.findall(r"^listenaddress (\S+)$", config, re.MULTILINE))) - {0}
     return sorted(found | (of_sockets or of_config))
 
 
 def _socket_ports(block: str) -> set[int]:
     """Return an active or enabled SSH socket unit's ports. Source: systemd.socket(5), org.freedesktop.systemd1(5)."""
-    values: dict[str, list[str]] = {}
-    for line in block.splitlines():
-        name, _equals, value = line.partition("=")
-        values.setdefault(name, []).append(value)
-    names = " ".join((*values.get("Id", []), *values.get("Triggers", []))).split()
-    used = "active" in values.get("ActiveState", []) or "enabled" in values.get("UnitFileState", [])
-    if not used or not any(_SSH_UNIT.fullmatch(name) for name in names):
+
+    def of(name: str) -> list[str]:
+        return re.findall(rf"^{name}=(.*)$", block, re.MULTILINE)
+
+    used = "active" in of("ActiveState") or "enabled" in of("UnitFileState")
+    names = " ".join(of("Id") + of("Triggers")).split()
+    if not used or not any(map(_SSH_UNIT.fullmatch, names)):
         return set()
-    return {port for port in map(_port, values.get("Listen", [])) if port}
+    return set(map(_port, of("Listen"))) - {0}
 
 
 def _port(endpoint: str) -> int:

@@ -12,7 +12,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_beneath, io_file, io_journal
@@ -36,25 +36,18 @@ def manifest(folder: str) -> dict[str, Any] | None:
         return None
 
 
-def there(folder: str, files: Sequence[Mapping[str, Any]] = ()) -> dict[str, int]:
-    """Return the bytes on the disk by path, for these files or all files below the folder.
+def there(folder: str) -> dict[str, int]:
+    """Return the bytes on the disk by path, for all files below the folder.
 
     For an incomplete file these are the bytes of its partial file.
     """
-    paths = [file["path"] for file in files] or [
-        os.path.relpath(path, folder).removesuffix(model_store_plan.PART) for path in _walk(folder)
-    ]
+    paths = [os.path.join(place, name) for place, _folders, names in os.walk(folder) for name in names]
     found = {}
-    for path in paths:
-        for name in (f"{folder}/{path}", f"{folder}/{path}{model_store_plan.PART}"):
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                found[path] = os.path.getsize(name)
-                break
+    # The name of a partial file is longer, so that the file itself counts last.
+    for path in sorted(paths, reverse=True):
+        with contextlib.suppress(FileNotFoundError):
+            found[os.path.relpath(path, folder).removesuffix(model_store_plan.PART)] = os.path.getsize(path)
     return found
-
-
-def _walk(folder: str) -> list[str]:
-    return [f"{place}/{name}" for place, _folders, names in os.walk(folder) for name in names]
 
 
 def complete(folder: str) -> bool:
