@@ -25,7 +25,7 @@ options:
     description: The unit's status file.
     type: path
 seealso:
-  - module: gb10.cluster.model_store_wait
+  - module: gb10.cluster.node_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -50,7 +50,7 @@ def check(keyed: bool, problem: str, host: str, name: str, clients: Sequence[str
     if problem:
         fix = "leave it empty to generate a key on the head"
         problems.append(Problem("gb10_api_key", problem, f"{_SHORTEST_KEY} visible ASCII characters or more", fix))
-    address = not {"/", "%"} & {*name} and _network(name)
+    address = not {"/", "%"} & {*name} and is_network(name)
     if name and not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", name) and not address:
         problems.append(
             Problem(
@@ -69,7 +69,7 @@ def check(keyed: bool, problem: str, host: str, name: str, clients: Sequence[str
             "correct gb10_api_clients",
         )
         for index, client in enumerate(clients)
-        if not _network(client)
+        if not is_network(client)
     ]
     return problems
 
@@ -83,7 +83,7 @@ def check_address(host: str, name: str, address: str) -> list[Problem]:
         # check() reports the name.
         found, fix = f"the API is at {client!r} for clients", "set gb10_api_name, or another ansible_host"
         return [] if name else [Problem("nodes[0].address", found, expected, fix)]
-    if host == "0.0.0.0" and ":" in client and _network(client):
+    if host == "0.0.0.0" and ":" in client and is_network(client):
         found = f"{host}, which is for IPv4 alone, and clients connect to {client}"
         fix = "set gb10_api_host: '::', or gb10_api_name to a DNS name or an IPv4 address"
         return [Problem("gb10_api_host", found, "an address that clients can connect to", fix)]
@@ -134,7 +134,8 @@ def loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _network(text: str) -> bool:
+def is_network(text: str) -> bool:
+    """Return whether a text is an IP address or a network."""
     try:
         ipaddress.ip_network(text)
     except ValueError:

@@ -19,8 +19,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import 
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import Served
 
-_NOT_FOUND = 404
-
 
 @dataclass(frozen=True)
 class Chosen(Served):
@@ -122,16 +120,10 @@ def check_hub(model: Chosen, inputs: Inputs) -> list[Problem]:
         or (hub.name, hub.revision) != (entry.hub, entry.revision or "main")
     ):
         return []
-    fix = "correct gb10_model or its revision"
-    if hub.refused != _NOT_FOUND:
-        fix = (
-            "correct gb10_model; for a gated or private model, accept its license on "
-            f"https://huggingface.co/{hub.name}, and set model_store_hub_token to a token of that account, in a vault"
-        )
+    problem = model_store_plan.hub_problem(hub.name, hub.revision, hub.trouble, hub.refused)
     if close := catalog.like(hub.name, inputs.head.settings.models):
-        fix = f"perhaps use {' or '.join(close)}; else {fix}"
-    found = f"{hub.name} at {hub.revision} cannot be downloaded: {hub.trouble}"
-    return [Problem("gb10_model", found, "a model that Hugging Face Hub gives to the head", fix)]
+        problem = replace(problem, fix=f"perhaps use {' or '.join(close)}; else {problem.fix}")
+    return [problem]
 
 
 def _check_revisions(model: str, draft: str) -> list[Problem]:

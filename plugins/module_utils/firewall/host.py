@@ -24,13 +24,14 @@ _SSH_UNIT = re.compile(r"sshd?(@.*)?\.(service|socket)")
 _SSH_SERVERS = frozenset({"sshd", "dropbear"})
 _ENDPOINT = re.compile(r"(?:\[([0-9a-f:.]+)(?:%[^\]]*)?\]|([\d.]+)):(\d+)(?: \(Stream\))?")
 #: Expressions without a match: a rule that has only these applies to every packet.
-_NO_MATCH = frozenset({"counter", "log", "limit", "drop", "reject", "comment"})
-#: Names of a packet's family in a rule, mapped to nft's families.
-_OF_FAMILY = {"nfproto": {"ipv4": "ip", "ipv6": "ip6"}, "protocol": {"ip": "ip", "ip6": "ip6"}}
+_NO_MATCH = frozenset({"counter", "log", "limit", "drop", "reject", "comment", "family"})
+#: Keys and values of a match of a packet's family, mapped to nft's families.
+_NAMED = {("nfproto", "ipv4"): "ip", ("nfproto", "ipv6"): "ip6", ("protocol", "ip"): "ip", ("protocol", "ip6"): "ip6"}
 
 #: Family, table, name.
 _Chain = tuple[str, str, str]
-_Rules = Mapping[_Chain, Sequence[Sequence[Mapping[str, Any]]]]
+#: The expressions of each rule, by kind.
+_Rules = dict[_Chain, list[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -58,21 +59,21 @@ def ssh_ports(listeners: Iterable[Mapping[str, Any]], sockets: str, config: str)
         or (entry["process"] in _SSH_SERVERS and entry["unit"] and not entry["unit"].startswith("user@"))
     }
     of_sockets = {port for block in sockets.split("\n\n") for port in _socket_ports(block)}
-    of_config = {port for port in map(_port, re.findall(r"^listenaddress (\S+)$", config, re.MULTILINE)) if port}
+    of_config = set(map(_port, re.findall(r"^listenaddress (\S+)$", config, re.MULTILINE))) - {0}
     return sorted(found | (of_sockets or of_config))
 
 
 def _socket_ports(block: str) -> set[int]:
     """Return an active or enabled SSH socket unit's ports. Source: systemd.socket(5), org.freedesktop.systemd1(5)."""
-    values: dict[str, list[str]] = {}
-    for line in block.splitlines():
-        name, _equals, value = line.partition("=")
-        values.setdefault(name, []).append(value)
-    names = " ".join((*values.get("Id", []), *values.get("Triggers", []))).split()
-    used = "active" in values.get("ActiveState", []) or "enabled" in values.get("UnitFileState", [])
-    if not used or not any(_SSH_UNIT.fullmatch(name) for name in names):
+
+    def of(name: str) -> list[str]:
+        return re.findall(rf"^{name}=(.*)$", block, re.MULTILINE)
+
+    used = "active" in of("ActiveState") or "enabled" in of("UnitFileState")
+    names = " ".join(of("Id") + of("Triggers")).split()
+    if not used or not any(map(_SSH_UNIT.fullmatch, names)):
         return set()
-    return {port for port in map(_port, values.get("Listen", [])) if port}
+    return set(map(_port, of("Listen"))) - {0}
 
 
 def _port(endpoint: str) -> int:
@@ -110,27 +111,9 @@ def _loopback(address: str) -> bool:
     return (mapped or parsed).is_loopback
 
 
-def default_devices(*routes: str) -> set[str]:
-    """Return the devices of default routes, from the output of ``ip -json route show default`` for each family."""
-    found = [route for text in routes for route in json.loads(text or "[]")]
-    hops = [*found, *(hop for route in found for hop in route.get("nexthops", []))]
-    return {hop["dev"] for hop in hops if "dev" in hop}
-
-
-def source(client: str) -> list[str]:
-    """Return an SSH client's address for ``ip route get``, [] if there is none (Ansible runs on the node)."""
-    address, _percent, zone = client.partition("%")
-    try:
-        ipaddress.ip_address(address)
-    except ValueError:
-        return []
-    return [address, "dev", zone] if zone else [address]
-
-
-def entrance(route: str) -> str:
-    """Return a route's device, "" if the client is this node. ``route`` is the output of ``ip -json route get``."""
-    found = json.loads(route)[0]
-    return "" if found.get("type") == "local" or found["dev"] == "lo" else str(found["dev"])
+def devices(routes: str) -> list[str]:
+    """Return the devices of routes, in order, from the output of ``ip route``."""
+    return re.findall(r"\bdev (\S+)", routes)
 
 
 def matches(access: Access, links: Iterable[Link]) -> dict[str, list[str]]:
@@ -191,67 +174,58 @@ def active_firewalls(ruleset_json: str, legacy: Mapping[str, str], active: Seque
     """
     objects = json.loads(ruleset_json or '{"nftables": []}')["nftables"]
     chains = [entry["chain"] for entry in objects if "chain" in entry]
-    rules: dict[_Chain, list[Sequence[Mapping[str, Any]]]] = {}
-    for entry in objects:
-        if rule := entry.get("rule"):
-            rules.setdefault((rule["family"], rule["table"], rule["chain"]), []).append(rule["expr"])
     found = {}
     for family in FAMILIES:
-        refusing = [chain for chain in chains if _decides(chain, rules, family)]
-        tables = [f"the nftables table {chain['family']} {chain['table']}" for chain in refusing]
+        rules: _Rules = {}
+        for rule in (entry["rule"] for entry in objects if "rule" in entry):
+            rules.setdefault((rule["family"], rule["table"], rule["chain"]), []).append(
+                _of_family(rule["expr"], family)
+            )
+        tables = [
+            f"the nftables table {chain['family']} {chain['table']}"
+            for chain in chains
+            if chain["family"] in (family, "inet") and _decides(chain, rules)
+        ]
         in_legacy = re.search(r"^-P INPUT DROP|^-A INPUT -j (DROP|REJECT)", legacy.get(family, ""), re.MULTILINE)
         found[family] = [*active, *tables, *(["iptables (legacy)"] if in_legacy else []), ""][0]
     return found
 
 
-def _decides(chain: Mapping[str, Any], rules: _Rules, family: str) -> bool:
-    """Whether a chain refuses all incoming traffic of a family that it did not accept."""
-    table = (chain["family"], chain["table"])
-    if chain.get("hook") != "input" or " ".join(table) == TABLE or chain["family"] not in (family, "inet"):
-        return False
-    key = (*table, chain["name"])
-    for expressions in rules.get(key, []):
-        # For another family it has no expressions, and so no accept.
-        mine = _of_family(expressions, family) or []
-        if len(mine) < len(expressions) and {"accept"} <= _kinds(mine) <= _NO_MATCH | {"accept"}:
-            return False
-    return chain.get("policy") == "drop" or _refuses(rules, key, family, set())
+def _of_family(expressions: Sequence[Mapping[str, Any]], family: str) -> dict[str, Any]:
+    """Return a rule's expressions by kind, nothing for a rule of another family.
 
-
-def _refuses(rules: _Rules, chain: _Chain, family: str, seen: set[_Chain]) -> bool:
-    """Whether a chain, or a chain that it always jumps to, refuses a family's remaining traffic."""
-    if chain in seen:
-        return False
-    seen.add(chain)
-    for expressions in rules.get(chain, []):
-        mine = _of_family(expressions, family) or []
-        kinds = _kinds(mine)
-        if kinds <= _NO_MATCH and kinds & {"drop", "reject"}:
-            return True
-        target = next((e[kind]["target"] for e in mine for kind in ("jump", "goto") if kind in e), None)
-        if target and kinds <= _NO_MATCH | {"jump", "goto"} and _refuses(rules, (*chain[:2], target), family, seen):
-            return True
-    return False
-
-
-def _kinds(expressions: Iterable[Mapping[str, Any]]) -> set[str]:
-    return {kind for expression in expressions for kind in expression}
-
-
-def _of_family(expressions: Sequence[Mapping[str, Any]], family: str) -> list[Mapping[str, Any]] | None:
-    """Return a rule's expressions without a match of the family itself, None if the rule is for another family."""
-    rest = []
+    A match of the family itself becomes the kind "family".
+    """
+    found: dict[str, Any] = {}
     for expression in expressions:
         match = expression.get("match", {})
         left = match.get("left")
-        names = (
-            _OF_FAMILY.get(left.get("meta", {}).get("key", ""))
-            if isinstance(left, dict) and match.get("op") == "=="
-            else None
-        )
-        named = names.get(str(match["right"])) if names else None
-        if named is None:
-            rest.append(expression)
-        elif named != family:
-            return None
-    return rest
+        key = left["meta"]["key"] if isinstance(left, Mapping) and "meta" in left and match["op"] == "==" else ""
+        named = _NAMED.get((key, str(match.get("right"))))
+        if named and named != family:
+            return {}
+        found |= {"family": named} if named else expression
+    return found
+
+
+def _decides(chain: Mapping[str, Any], rules: _Rules) -> bool:
+    """Whether a chain refuses all incoming traffic of a family that it did not accept."""
+    key = (chain["family"], chain["table"], chain["name"])
+    if chain.get("hook") != "input" or " ".join(key[:2]) == TABLE:
+        return False
+    if any({"family", "accept"} <= rule.keys() <= _NO_MATCH | {"accept"} for rule in rules.get(key, [])):
+        return False
+    return chain.get("policy") == "drop" or _refuses(rules, key, set())
+
+
+def _refuses(rules: _Rules, chain: _Chain, seen: set[_Chain]) -> bool:
+    """Whether a chain, or a chain that it always jumps to, refuses the remaining traffic."""
+    if chain in seen:
+        return False
+    seen.add(chain)
+    for rule in rules.get(chain, []):
+        target = (rule.get("jump") or rule.get("goto") or {}).get("target")
+        always = rule.keys() <= _NO_MATCH | {"jump", "goto"}
+        if always and (rule.keys() & {"drop", "reject"} or (target and _refuses(rules, (*chain[:2], target), seen))):
+            return True
+    return False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import ipaddress
 import os
 import tempfile
 import uuid
@@ -65,7 +66,7 @@ def published_ports(run: Run) -> list[Span]:
     """
     iptables = [_output(run, [f"{family}tables-nft", "-t", "nat", "-S"]) for family in firewall_plan.FAMILIES]
     iptables += [_legacy(run, family, "nat") for family in firewall_plan.FAMILIES]
-    return published.ports(_output(run, ["nft", "--json", "list", "ruleset"]), iptables)
+    return published.ports(_output(run, ["nft", "--stateless", "list", "ruleset"]), *iptables)
 
 
 def ssh_ports(run: Run, listeners: Sequence[Mapping[str, Any]]) -> list[int]:
@@ -77,11 +78,10 @@ def ssh_ports(run: Run, listeners: Sequence[Mapping[str, Any]]) -> list[int]:
 
 
 def links(run: Run, root: str = "/") -> list[firewall_host.Link]:
-    """Return this node's network devices. Raises OSError or ValueError if they cannot be read."""
+    """Return this node's network devices. Raises OSError if they cannot be read."""
     folder = os.path.join(root, "sys/class/net")
-    routed = firewall_host.default_devices(
-        *(_output(run, ["ip", "-json", family, "route", "show", "default"]) for family in ("-4", "-6"))
-    )
+    routes = [_output(run, ["ip", family, "route", "show", "default"]) for family in ("-4", "-6")]
+    routed = firewall_host.devices("\n".join(routes))
     return [
         firewall_host.Link(name, tuple(sorted(_ports(folder, name))), name in routed)
         for name in sorted(os.listdir(folder))
@@ -99,15 +99,21 @@ def _ports(folder: str, name: str) -> set[str]:
 
 
 def entrance(run: Run, client: str) -> tuple[bool, str]:
-    """Return (whether an SSH client is another host, its incoming device, "" without a known route to it)."""
-    source = firewall_host.source(client)
-    if not source:
+    """Return (whether an SSH client is another host, its incoming device, "" without a known route to it).
+
+    ``client`` is its address, "" if Ansible runs on the node.
+    """
+    address, _percent, zone = client.partition("%")
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
         return False, ""
-    status, stdout, _stderr = run(["ip", "-json", "route", "get", *source])
+    status, stdout, _stderr = run(["ip", "route", "get", address, *(["dev", zone] if zone else [])])
     if status != 0:
         return True, ""
-    device = firewall_host.entrance(stdout)
-    return bool(device), device
+    if stdout.startswith("local ") or "lo" in (found := firewall_host.devices(stdout)):
+        return False, ""
+    return True, "".join(found[:1])
 
 
 def _output(run: Run, argv: list[str]) -> str:
@@ -153,7 +159,7 @@ def _drop_in() -> str:
 
 def changed_files(run: Run, wanted: Mapping[str, str]) -> list[str]:
     """Return the missing files and states without which the rules are not loaded at boot, before the services."""
-    found = [path for path, text in wanted.items() if io_file.read_file(path) != (text, 0o644)]
+    found = [path for path, text in wanted.items() if io_file.differs(path, text)]
     required = [f"{UNITS}/{service}.requires/{UNIT}" for service in firewall_plan.OPENING]
     found += [path for path in required if not os.path.lexists(path)]
     state = _output(run, ["systemctl", "show", "--property=UnitFileState,ActiveState", UNIT]).split()
@@ -178,13 +184,9 @@ def attempt(run: Run, nft: str, text: str, seconds: int) -> None:
     earlier = pending(run)
     with _written(text) as path:
         timer = f"{RESTORE}-{uuid.uuid4().hex[:8]}"
-        keep = [
-            "--collect",
-            "--property=Restart=on-failure",
-            "--property=RestartSec=5",
-            "--timer-property=AccuracySec=1s",
-        ]
-        _must(run, ["systemd-run", "--quiet", f"--unit={timer}", f"--on-active={seconds}s", *keep, *_back(nft)])
+        keep = ["--collect", "--property=Restart=on-failure", "--property=RestartSec=5"]
+        clock = [f"--on-active={seconds}s", "--timer-property=AccuracySec=1s"]
+        _must(run, ["systemd-run", "--quiet", f"--unit={timer}", *clock, *keep, *_back(nft)])
         # Start the new timer before stopping an old one of a killed run.
         _stop(run, earlier)
         try:
@@ -203,7 +205,7 @@ def save(run: Run, nft: str, wanted: Mapping[str, str]) -> None:
                 _must(run, ["systemctl", "daemon-reload"])
                 _must(run, ["systemctl", "--quiet", "enable", UNIT])
             os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-            io_file.write_file(path, text, 0o644)
+            io_file.install(path, text)
     except (FirewallError, OSError):
         back(run, nft)
         raise
@@ -245,16 +247,14 @@ def existing_objects(run: Run) -> list[str]:
 
 def remove(run: Run) -> None:
     """Remove the table and the files that load it. Raises FirewallError or OSError."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(RULES)
+    io_file.install(RULES, None)
     if os.path.exists(_unit_file()):
         # After disable and reload no service requires the unit, so stopping it stops no service.
         _must(run, ["systemctl", "--quiet", "disable", UNIT])
         _must(run, ["systemctl", "daemon-reload"])
         _must(run, ["systemctl", "stop", UNIT])
     for path in (_unit_file(), _drop_in()):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+        io_file.install(path, None)
     with contextlib.suppress(OSError):  # the folder has other files, or does not exist
         os.rmdir(os.path.dirname(_drop_in()))
     _must(run, ["systemctl", "daemon-reload"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,22 @@ OPENING = (f"{launch_argv.RAY}.service", f"{launch_argv.VLLM}.service")
 #: Address families: nft's name and the common name.
 FAMILIES: Mapping[str, str] = {"ip": "IPv4", "ip6": "IPv6"}
 _VERSIONS: Mapping[str, int] = {"ip": 4, "ip6": 6}
+#: The commands of other firewalls, for a peer, a client of a port, all clients of a port, and at the end.
+_RICH = 'firewall-cmd --permanent --add-rich-rule=\'rule family="{}" source address="{}"{} accept\''
+_COMMANDS: Mapping[str, tuple[str, str, str, Sequence[str]]] = {
+    "ufw": (
+        "ufw allow in on {interface} from {address}",
+        "ufw allow proto tcp from {client} to any port {port}",
+        "ufw allow proto tcp from any to any port {port}",
+        (),
+    ),
+    "firewalld": (
+        _RICH.format("ipv4", "{address}", ""),
+        _RICH.format("ipv{version}", "{client}", ' port port="{port}" protocol="tcp"'),
+        "firewall-cmd --permanent --add-port={port}/tcp",
+        ("firewall-cmd --reload",),
+    ),
+}
 _LAST_PORT = 65535
 _PORT = re.compile(r"(\d+)(?:-(\d+))?/(tcp|udp)")
 _INTERFACE = re.compile(r"[A-Za-z0-9_.@-]{1,14}[A-Za-z0-9_.@*-]")
@@ -93,41 +109,33 @@ def peers(plan: Plan) -> list[tuple[str, str]]:
 
 def check(access: Access) -> list[Problem]:
     """Return every problem of the user's settings."""
-    problems = []
-    for index, text in enumerate(access.open_ports):
-        first, last = span(text)
-        if not 1 <= first <= last <= _LAST_PORT:
-            expected = "port/protocol or first-last/protocol, such as 8443/tcp or 60000-61000/udp"
-            problems.append(Problem(f"peer_firewall_open_ports[{index}]", repr(text), expected, "correct it"))
-    problems += [
-        Problem(
-            f"peer_firewall_trusted_interfaces[{index}]",
-            repr(name),
-            "an interface name, or a prefix and *, such as virbr*",
-            "correct it",
-        )
-        for index, name in enumerate(access.interfaces)
-        if not _INTERFACE.fullmatch(name)
+    ports = "port/protocol or first-last/protocol, such as 8443/tcp or 60000-61000/udp"
+    interfaces = "an interface name, or a prefix and *, such as virbr*"
+    return [
+        *_wrong("peer_firewall_open_ports", access.open_ports, lambda text: any(span(text)), ports),
+        *_wrong("peer_firewall_trusted_interfaces", access.interfaces, _INTERFACE.fullmatch, interfaces),
+        *check_clients(access.monitoring_clients),
     ]
-    return [*problems, *check_clients(access.monitoring_clients)]
 
 
 def check_clients(clients: Sequence[str], path: str = "monitoring_clients") -> list[Problem]:
     """Return every problem of monitoring_clients, or of those at ``path``, which a unit of root has too."""
-    problems = []
-    for index, text in enumerate(clients):
-        try:
-            ipaddress.ip_network(text)
-        except ValueError:
-            expected = "an address or a network, such as 192.168.1.5 or 192.168.1.0/24"
-            problems.append(Problem(f"{path}[{index}]", repr(text), expected, "correct it"))
-    return problems
+    return _wrong(
+        path, clients, api_access.is_network, "an address or a network, such as 192.168.1.5 or 192.168.1.0/24"
+    )
+
+
+def _wrong(path: str, texts: Sequence[str], right: Callable[[str], object], expected: str) -> list[Problem]:
+    """Return a problem for each entry of a list that is not right."""
+    entries = enumerate(texts)
+    return [Problem(f"{path}[{n}]", repr(text), expected, "correct it") for n, text in entries if not right(text)]
 
 
 def span(text: str) -> tuple[int, int]:
     """Return the first and the last port of 8443/tcp or 60000-61000/udp, (0, 0) if it is neither."""
     match = _PORT.fullmatch(text)
-    return (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    return (first, last) if 1 <= first <= last <= _LAST_PORT else (0, 0)
 
 
 def ruleset(access: Access, ssh_ports: Iterable[int], others: Iterable[str] = ()) -> str:
@@ -201,14 +209,12 @@ def _serving(access: Access) -> list[str]:
 
 def _sources(clients: Sequence[str]) -> list[str]:
     """Return one match of source addresses for each family, or one that matches all."""
-    if not clients:
-        return [""]
     networks = [ipaddress.ip_network(client) for client in clients]
-    by_family = {
-        family: ", ".join(str(found) for found in networks if found.version == version)
+    found = {
+        family: ", ".join(str(network) for network in networks if network.version == version)
         for family, version in _VERSIONS.items()
     }
-    return [f"{family} saddr {{ {found} }} " for family, found in by_family.items() if found]
+    return [f"{family} saddr {{ {each} }} " for family, each in found.items() if each] or [""]
 
 
 def unit(nft: str, rules: str) -> str:
@@ -278,24 +284,19 @@ def advice(active_firewalls: Mapping[str, str], access: Access, plan_ports: Mapp
 
 
 def _commands(active_firewall: str, access: Access) -> list[str]:
-    if active_firewall == "ufw":
-        return [
-            *(f"ufw allow in on {interface} from {address}" for interface, address in access.peers),
-            *(
-                f"ufw allow proto tcp from {client} to any port {port}"
-                for port, clients, _purpose in access.opened()
-                for client in clients or ["any"]
-            ),
-        ]
-    if active_firewall == "firewalld":
-        rich = 'firewall-cmd --permanent --add-rich-rule=\'rule family="{}" source address="{}"{} accept\''
-        found = [rich.format("ipv4", address, "") for _interface, address in access.peers]
-        for port, clients, _purpose in access.opened():
-            match = f' port port="{port}" protocol="tcp"'
-            found += [rich.format(f"ipv{ipaddress.ip_network(client).version}", client, match) for client in clients]
-            found += [] if clients else [f"firewall-cmd --permanent --add-port={port}/tcp"]
-        return [*found, "firewall-cmd --reload"]
-    return []
+    """Return the commands of a known firewall that allow the traffic, [] for another one."""
+    if active_firewall not in _COMMANDS:
+        return []
+    peer, client, everyone, last = _COMMANDS[active_firewall]
+    found = [peer.format(interface=interface, address=address) for interface, address in access.peers]
+    for port, clients, _purpose in access.opened():
+        found += [client.format(version=_version(each), client=each, port=port) for each in clients]
+        found += [] if clients else [everyone.format(port=port)]
+    return [*found, *last]
+
+
+def _version(network: str) -> int:
+    return ipaddress.ip_network(network).version
 
 
 def needs(plan: Plan) -> dict[str, Any]:
@@ -321,7 +322,7 @@ def _needed(access: Access, ports: Mapping[str, Any], families: Sequence[str]) -
         )
     versions = [_VERSIONS[family] for family in families]
     for port, networks, purpose in access.opened():
-        clients = [client for client in networks if ipaddress.ip_network(client).version in versions]
+        clients = [client for client in networks if _version(client) in versions]
         if clients or not networks:
             lines.append(f"from {', '.join(clients) or 'all clients'}: TCP {port} ({purpose})")
     return lines or ["nothing: this node has no peers and no API in this family"]

@@ -4,8 +4,8 @@
 
 """Fetches a model to the head, from Hugging Face Hub or a folder.
 
-Downloads need the library huggingface_hub, a dependency of vLLM, so the runtime's interpreter runs this file. The token
-comes as the systemd credential hub.token, never as an argument.
+Downloads need the library huggingface_hub, a dependency of vLLM, so the runtime's interpreter runs this file. A list
+needs no library. The token comes as the systemd credential hub.token, never as an argument.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_beneath import Folder, OutsideError
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files, io_hub
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_files import CHUNK, GaveUpError, Part, Status
 
 #: huggingface_hub's subfolder for partial downloads. Source: huggingface_hub 0.36 and 2.4, _local_folder.py.
 _CACHE = ".cache"
+#: Seconds for the list of a model's files on the Hub.
+_LIST_SECONDS = 60
 
 
 def token() -> str | None:
@@ -95,83 +97,20 @@ def _no_source(folder: str, found: str) -> ProblemsError:
     return ProblemsError([Problem("model_store_source", f"{folder}: {found}", "a model's folder on the head", fix)])
 
 
-def list_hub(name: str, revision: str, exclude: Sequence[str]) -> dict[str, Any]:
-    """Return the listing of a model on Hugging Face Hub.
-
-    Raises ProblemsError for a gated or unknown model, an unknown revision, or an unreachable Hub.
-    """
-    hub = importlib.import_module("huggingface_hub")
-    given = token()
-    try:
-        info = hub.HfApi(token=given or False).model_info(name, revision=revision, files_metadata=True)
-        files = [_file(sibling) for sibling in info.siblings or ()]
-        if wrong := model_store_plan.files_problem(files, hashed=False):
-            fix = "choose another model, or report the error"
-            raise ProblemsError([Problem("model_store", f"{name}: {wrong}", "a valid list of model files", fix)])
-        files = model_store_plan.chosen(files, exclude)
-        if files:
-            # The file list of a gated model is public, its files are not: test access with the smallest one.
-            smallest = min(files, key=lambda file: int(file["size"]))["path"]
-            hub.get_hf_file_metadata(hub.hf_hub_url(name, smallest, revision=info.sha), token=given or False)
-    except _errors() as error:
-        raise ProblemsError([_problem(name, revision, given is not None, error)]) from error
-    return {"model": name, "revision": revision, "commit": str(info.sha), "files": files}
-
-
-def _file(sibling: Any) -> dict[str, Any]:
-    sha256 = sibling.lfs.get("sha256", "") if sibling.lfs else ""
-    return {
-        "path": sibling.rfilename,
-        "size": sibling.size or 0,
-        "sha256": sha256,
-        "git": "" if sha256 else sibling.blob_id or "",
-    }
-
-
-def _errors() -> tuple[type[Exception], ...]:
-    """Return huggingface_hub's exceptions for refused and failed requests; its HTTP library depends on the release."""
-    found: list[type[Exception]] = [importlib.import_module("huggingface_hub.errors").HfHubHTTPError, OSError]
-    for library, name in (("httpx2", "HTTPError"), ("httpx", "HTTPError"), ("requests", "RequestException")):
-        with contextlib.suppress(ImportError):
-            found.append(getattr(importlib.import_module(library), name))
-    return tuple(found)
-
-
-def _problem(name: str, revision: str, with_token: bool, error: Exception) -> Problem:
-    errors = importlib.import_module("huggingface_hub.errors")
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    access = "with the token in model_store_hub_token" if with_token else "without a token"
-    if isinstance(error, errors.GatedRepoError) or status in (401, 403):
-        return Problem(
-            "model_store_hub_token",
-            f"Hugging Face Hub denied access to {name} {access} (HTTP {status}): "
-            "the model is gated, private or nonexistent",
-            "a token of an account with access to the model "
-            f"(for a gated model, the account must accept its terms on the page of {name})",
-            "correct the name, or accept the terms and set model_store_hub_token to the account's token, "
-            "encrypted with ansible-vault",
-        )
-    if isinstance(error, errors.RevisionNotFoundError):
-        fix = "correct its revision in gb10_models"
-        return Problem("gb10_models", f"{name} has no revision {revision}", "an existing commit, tag or branch", fix)
-    if isinstance(error, errors.RepositoryNotFoundError):
-        found = f"model {name} not found on Hugging Face Hub ({access})"
-        return Problem("gb10_model", found, "an existing model that you can access", "correct gb10_model")
-    first = next(iter(str(error).splitlines()), "") or type(error).__name__
-    return Problem(
-        "model_store",
-        f"the request for {name} to Hugging Face Hub failed: {first}",
-        "a connection from the head to Hugging Face Hub (or through https_proxy or HF_ENDPOINT in gb10_download_env)",
-        "check the network, or set model_store_source to a folder",
-    )
-
-
 class Fetcher:
     """Fetches the files of a listing into a folder, and verifies them."""
 
     def __init__(self, listing: Mapping[str, Any], folder: str, source: str, status: Status) -> None:
         self.listing, self.folder, self.source, self.status = listing, folder, source, status
         self.within = Folder(folder)
+        #: The bytes of each complete file.
+        self.sizes: list[int] = []
+        status.measured = self.done
+
+    def done(self) -> int:
+        """Return the bytes so far. huggingface_hub does not report its progress."""
+        here = sum(io_files.there(self.folder).values()) if self.status.state == "receiving" else 0
+        return max(sum(self.sizes), here)
 
     def fetch(self, streams: int, verify: bool) -> dict[str, Any]:
         """Fetch all files, then write and return the manifest. Raises GaveUpError."""
@@ -189,16 +128,13 @@ class Fetcher:
                     # Report immediately: files in transfer may take long.
                     self.status.end(str(error))
                     raise
-            self.status.add(file["size"])
+            self.sizes.append(file["size"])
             return file["path"], sha256
 
         with concurrent.futures.ThreadPoolExecutor(streams) as pool:
             hashes = dict(pool.map(one, self.listing["files"]))
         manifest = model_store_plan.manifest(self.listing, hashes)
-        try:
-            io_files.write_manifest(self.folder, manifest)
-        except (OSError, OutsideError) as error:
-            raise io_files.not_written(self.folder, model_store_plan.MANIFEST, error) from error
+        io_files.write_manifest(self.folder, manifest)
         if not self.source and os.path.isdir(f"{self.folder}/{_CACHE}"):
             shutil.rmtree(f"{self.folder}/{_CACHE}")
         return manifest
@@ -230,49 +166,21 @@ class Fetcher:
 
     def _copy(self, file: Mapping[str, Any]) -> str:
         origin = f"{self.source}/{file['path']}"
-        with contextlib.ExitStack() as opened:
-            try:
-                with _readable(origin):
-                    source = opened.enter_context(Folder(self.source).open(file["path"]))
-            except OutsideError as error:
-                raise GaveUpError(f"{origin} {error}") from error
-            part = opened.enter_context(contextlib.closing(Part(self.within, file["path"])))
+        with contextlib.closing(Part(self.within, file["path"])) as part:
             # An existing partial file may come from another source.
             part.empty()
-            buffer = bytearray(CHUNK)
-            # One byte beyond the expected size detects a growing file without copying all of it.
-            while part.size <= file["size"]:
-                with _readable(origin):
-                    count = os.readv(source, [memoryview(buffer)[: file["size"] + 1 - part.size]])
-                if not count:
-                    break
-                part.add(memoryview(buffer)[:count])
+            with _readable(origin), Folder(self.source).open(file["path"]) as source:
+                # One byte beyond the expected size detects a growing file without copying all of it.
+                while data := os.read(source, min(CHUNK, file["size"] + 1 - part.size)):
+                    part.add(memoryview(data))
             if part.size != file["size"]:
                 raise GaveUpError(f"{origin} changed while it was copied")
-            part.sync()
             part.keep()
             return part.hash.hexdigest()
 
     def _download(self, file: Mapping[str, Any], path: str) -> str:
-        hub = importlib.import_module("huggingface_hub")
-        given, commit = token(), self.listing["commit"]
         for again in (False, True):
-            try:
-                # Without force_download the library accepts an existing file of this commit without checking its
-                # content.
-                there = os.path.exists(path)
-                hub.hf_hub_download(
-                    self.listing["model"],
-                    file["path"],
-                    revision=commit,
-                    local_dir=self.folder,
-                    token=given or False,
-                    force_download=again or there,
-                )
-            except _errors() as error:
-                if isinstance(error, OSError) and error.errno is not None and getattr(error, "response", None) is None:
-                    raise
-                raise GaveUpError(str(_problem(self.listing["model"], commit, given is not None, error))) from error
+            self._request(file["path"], again or os.path.exists(path))
             sha256 = self.within.sha256(file["path"])
             if self._is(file, sha256):
                 with open(path, "rb") as done:
@@ -290,6 +198,25 @@ class Fetcher:
             f"Expected: {expected}. Fix: try again later"
         )
 
+    def _request(self, name: str, anew: bool) -> None:
+        """Download a file with huggingface_hub, which resumes a partial one.
+
+        Without ``anew`` the library accepts an existing file of this commit without checking its content.
+        """
+        model, commit = self.listing["model"], self.listing["commit"]
+        hub = importlib.import_module("huggingface_hub")
+        try:
+            hub.hf_hub_download(
+                model, name, revision=commit, local_dir=self.folder, token=token() or False, force_download=anew
+            )
+        except Exception as error:  # The library's own libraries have errors of their own.
+            status = getattr(getattr(error, "response", None), "status_code", 0)
+            if isinstance(error, OSError) and error.errno is not None and not status:
+                raise
+            reason = model_store_plan.words(str(error).encode()) or type(error).__name__
+            refused = status if status in io_hub.REFUSED else 0
+            raise GaveUpError(str(model_store_plan.hub_problem(model, commit, reason, refused))) from error
+
     def _is(self, file: Mapping[str, Any], sha256: str) -> bool:
         """Return whether a file on the disk matches the listing."""
         if file["sha256"]:
@@ -305,6 +232,8 @@ def _readable(path: str) -> Iterator[None]:
     """Raise GaveUpError for an error of the block, which reads a file."""
     try:
         yield
+    except OutsideError as error:
+        raise GaveUpError(f"{path} {error}") from error
     except OSError as error:
         raise GaveUpError(f"{path} cannot be read: {error.strerror}") from error
 
@@ -326,28 +255,23 @@ def fetch(options: argparse.Namespace) -> int:
     status = Status(options.status, model_store_plan.total(listing["files"]))
     os.makedirs(options.folder, mode=0o755, exist_ok=True)
     io_files.say(f"{listing['model']} at {listing['commit'] or 'no commit'}: {status.total} bytes")
-    # huggingface_hub does not report its progress.
-    with status.reported(lambda: sum(io_files.there(options.folder).values())):
+    with status.reported():
         Fetcher(listing, options.folder, options.source, status).fetch(options.streams, options.verify)
     return int(status.state == "failed")
 
 
 def print_list(options: argparse.Namespace) -> int:
     """Print the model's file list, or the problem, as JSON."""
+    listing: Mapping[str, Any] = {"model": options.source or options.hub, "revision": "", "commit": "", "files": []}
+    problem = None
     try:
-        listing = (
-            list_folder(options.source, options.exclude)
-            if options.source
-            else list_hub(options.hub, options.revision, options.exclude)
-        )
-        answer = {**listing, "problem": None}
+        if options.source:
+            listing = list_folder(options.source, options.exclude)
+        else:
+            listing = io_hub.listing(options.hub, options.revision, token() or "", options.exclude, _LIST_SECONDS)
     except ProblemsError as error:
-        answer = {
-            "model": options.source or options.hub,
-            "revision": "",
-            "commit": "",
-            "files": [],
-            "problem": asdict(error.problems[0]),
-        }
-    json.dump(answer, sys.stdout)
+        problem = asdict(error.problems[0])
+    except io_hub.HubError as error:
+        problem = asdict(model_store_plan.hub_problem(options.hub, options.revision, str(error), error.refused))
+    json.dump({**listing, "problem": problem}, sys.stdout)
     return 0

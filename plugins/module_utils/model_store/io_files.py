@@ -12,7 +12,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_beneath, io_file, io_journal
@@ -36,25 +36,18 @@ def manifest(folder: str) -> dict[str, Any] | None:
         return None
 
 
-def there(folder: str, files: Sequence[Mapping[str, Any]] = ()) -> dict[str, int]:
-    """Return the bytes on the disk by path, for these files or all files below the folder.
+def there(folder: str) -> dict[str, int]:
+    """Return the bytes on the disk by path, for all files below the folder.
 
     For an incomplete file these are the bytes of its partial file.
     """
-    paths = [file["path"] for file in files] or [
-        os.path.relpath(path, folder).removesuffix(model_store_plan.PART) for path in _walk(folder)
-    ]
+    paths = [os.path.join(place, name) for place, _folders, names in os.walk(folder) for name in names]
     found = {}
-    for path in paths:
-        for name in (f"{folder}/{path}", f"{folder}/{path}{model_store_plan.PART}"):
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                found[path] = os.path.getsize(name)
-                break
+    # The name of a partial file is longer, so that the file itself counts last.
+    for path in sorted(paths, reverse=True):
+        with contextlib.suppress(FileNotFoundError):
+            found[os.path.relpath(path, folder).removesuffix(model_store_plan.PART)] = os.path.getsize(path)
     return found
-
-
-def _walk(folder: str) -> list[str]:
-    return [f"{place}/{name}" for place, _folders, names in os.walk(folder) for name in names]
 
 
 def complete(folder: str) -> bool:
@@ -81,17 +74,20 @@ def free_bytes(folder: str) -> int:
 def write_manifest(folder: str, known: Mapping[str, Any]) -> None:
     """Sync the folders to survive a power cut, then write the manifest, which marks the model as complete.
 
-    Raises OSError, OutsideError.
+    Raises GaveUpError.
     """
     within = Folder(folder)
-    for name in {os.path.dirname(file["path"]) for file in known["files"]}:
-        with within.place(name) as place:
-            os.fsync(place)
-    with within.place() as place:
-        # Write through the descriptor, so that the folder cannot be replaced in between.
-        io_file.write_file(
-            f"/proc/self/fd/{place}/{model_store_plan.MANIFEST}", json.dumps(known, indent=1) + "\n", 0o644
-        )
+    try:
+        for name in {os.path.dirname(file["path"]) for file in known["files"]}:
+            with within.place(name) as place:
+                os.fsync(place)
+        with within.place() as place:
+            # Write through the descriptor, so that the folder cannot be replaced in between.
+            io_file.write_file(
+                f"/proc/self/fd/{place}/{model_store_plan.MANIFEST}", json.dumps(known, indent=1) + "\n", 0o644
+            )
+    except (OSError, OutsideError) as error:
+        raise not_written(folder, model_store_plan.MANIFEST, error) from error
 
 
 class Part:
@@ -127,12 +123,9 @@ class Part:
         os.ftruncate(self.descriptor, 0)
         self.size, self.hash = 0, hashlib.sha256()
 
-    def sync(self) -> None:
-        """Sync the bytes to the disk, to survive a power cut."""
-        os.fsync(self.descriptor)
-
     def keep(self) -> None:
-        """Rename it to the final name, replacing an older file atomically."""
+        """Sync the bytes to survive a power cut, and give the file its name, replacing an older one atomically."""
+        os.fsync(self.descriptor)
         os.replace(self.name + model_store_plan.PART, self.name, src_dir_fd=self.place, dst_dir_fd=self.place)
 
     def close(self) -> None:
@@ -145,38 +138,29 @@ class Status:
     """The status file, readable while the program runs: {state, done, total, reason}; bytes of all files together."""
 
     def __init__(self, path: str, total: int) -> None:
-        self.path, self.total, self.done = path, total, 0
+        self.path, self.total = path, total
         self.state, self.reason = "checking", ""
-        self.began, self.counting, self.writing = time.monotonic(), threading.Lock(), threading.Lock()
-
-    def add(self, count: int) -> None:
-        """Add a number of bytes, which may be negative."""
-        with self.counting:
-            self.done += count
+        #: Returns the bytes so far.
+        self.measured: Callable[[], int] = int
+        self.began, self.writing = time.monotonic(), threading.Lock()
 
     def write(self) -> None:
         """Write the file."""
         with self.writing:
-            content = {"state": self.state, "done": self.done, "total": self.total, "reason": self.reason}
+            done = self.total if self.state == "complete" else min(self.total, self.measured())
+            content = {"state": self.state, "done": done, "total": self.total, "reason": self.reason}
             temporary = f"{self.path}.new"
             with open(temporary, "w", encoding="utf-8") as file:
                 json.dump(content, file)
             os.replace(temporary, self.path)
 
     @contextlib.contextmanager
-    def reported(self, measured: Callable[[], int] = int) -> Iterator[None]:
-        """Write the file every second while the block runs, and then its result. GaveUpError ends the block.
-
-        ``measured``: returns the bytes so far while files are received, if nothing counts them.
-        """
+    def reported(self) -> Iterator[None]:
+        """Write the file every second while the block runs, and then its result. GaveUpError ends the block."""
         ended, reason = threading.Event(), "the program failed; see its log"
 
         def tell() -> None:
             while not ended.wait(1):
-                if self.state == "receiving":
-                    here = min(self.total, measured())
-                    with self.counting:
-                        self.done = max(self.done, here)
                 self.write()
 
         self.write()
@@ -191,7 +175,6 @@ class Status:
             ended.set()
             teller.join()
             if self.state != "failed":
-                self.done = self.done if reason else self.total
                 self.end(reason)
 
     def end(self, reason: str = "") -> None:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reads a model's commit, config.json and weight size from Hugging Face Hub before the download.
+"""Reads a model's commit, files, config.json and weight size from Hugging Face Hub before the download.
 
 Uses only the standard library, because the first run plans before a runtime with huggingface_hub exists. As for the
 download, environment variables define the endpoint and the connection (HF_ENDPOINT, HTTPS_PROXY, NO_PROXY,
@@ -11,6 +11,7 @@ SSL_CERT_FILE).
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import re
@@ -20,7 +21,7 @@ import threading
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_json
@@ -63,18 +64,40 @@ def describe(
     See io_model.model(). ``exclude``: patterns of files that are not downloaded. ``timeout``: seconds in total.
     ``folder``: for temporary files, by default the system's. Raises HubError.
     """
+    return _within(timeout, lambda: _describe(_Hub(name, token), revision, exclude, folder))
+
+
+def listing(name: str, revision: str, token: str, exclude: Sequence[str], timeout: float) -> dict[str, Any]:
+    """Return the listing of a model; see plan.py. The parameters are those of describe(). Raises HubError."""
+
+    def work() -> dict[str, Any]:
+        hub = _Hub(name, token)
+        found = hub.listing(revision)
+        files = model_store_plan.chosen(found["files"], exclude)
+        if files:
+            # The file list of a gated model is public, its files are not: test access with the smallest one.
+            smallest = min(files, key=lambda file: int(file["size"]))["path"]
+            with hub.open(f"{name}/resolve/{found['commit']}/{urllib.parse.quote(smallest)}"):
+                pass
+        return {"model": name, "revision": revision, "commit": found["commit"], "files": files}
+
+    return _within(timeout, work)
+
+
+def _within(timeout: float, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return the result of ``work`` within this many seconds. Raises HubError."""
     answers: list[dict[str, Any] | HubError] = []
 
-    def work() -> None:
+    def run() -> None:
         try:
-            answers.append(_describe(_Hub(name, token), name, revision, exclude, folder))
+            answers.append(work())
         except HubError as error:
             answers.append(error)
         except OSError as error:
             answers.append(HubError(f"its response cannot be stored: {error}"))
 
     # A thread limits the total time, also for slow name resolution and a server that sends single bytes.
-    thread = threading.Thread(target=work, daemon=True)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(timeout)
     answer = answers[0] if answers else HubError(f"no complete response within {timeout:.0f} s")
@@ -83,33 +106,29 @@ def describe(
     return answer
 
 
-def _describe(hub: _Hub, name: str, revision: str, exclude: Sequence[str], folder: str | None) -> dict[str, Any]:
-    listing = _listing(
-        hub.get(f"api/models/{name}/revision/{urllib.parse.quote(revision, safe='')}?blobs=true", LISTING)
-    )
-    files, commit = listing["files"], listing["commit"]
+def _describe(hub: _Hub, revision: str, exclude: Sequence[str], folder: str | None) -> dict[str, Any]:
+    found = hub.listing(revision)
+    files, commit = found["files"], found["commit"]
     with tempfile.TemporaryDirectory(dir=folder) as here:
         for path, most in FILES.items():
             if any(file["path"] == path for file in files):
-                content = hub.get(f"{name}/resolve/{commit}/{path}", most)
+                content = hub.get(f"{hub.name}/resolve/{commit}/{path}", most)
                 with open(f"{here}/{path}", "wb") as file:
                     file.write(content)
         try:
-            found = io_model.model(here, model_store_plan.weights(files, exclude))
+            read = io_model.model(here, model_store_plan.weights(files, exclude))
         except ValueError as error:
             raise HubError(str(error).replace(f"{here}/", "its ")) from error
-    if found["model"] is None:
+    if read["model"] is None:
         raise HubError("the model has no config.json")
-    return {"commit": commit, **found}
+    return {"commit": commit, **read}
 
 
 def _listing(text: bytes) -> dict[str, Any]:
     """Return {commit, files} from the untrusted response. Raises HubError."""
     try:
         answer = bounded_json.load(text.decode(), LISTING)
-        siblings = answer["siblings"]
-        files = [{"path": each["rfilename"], "size": each.get("size") or 0, "sha256": ""} for each in siblings]
-        commit = answer["sha"]
+        files, commit = [_file(each) for each in answer["siblings"]], answer["sha"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise HubError("its response is invalid") from error
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
@@ -117,6 +136,13 @@ def _listing(text: bytes) -> dict[str, Any]:
     if wrong := model_store_plan.files_problem(files, hashed=False):
         raise HubError(f"its response has an invalid file list: {wrong}")
     return {"commit": commit, "files": files}
+
+
+def _file(sibling: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a file of a listing. The Hub has the SHA-256 of large files, and git's hash of small ones."""
+    sha256 = (sibling.get("lfs") or {}).get("sha256") or ""
+    git = "" if sha256 else sibling.get("blobId") or ""
+    return {"path": sibling["rfilename"], "size": sibling.get("size") or 0, "sha256": sha256, "git": git}
 
 
 class _Hub:
@@ -129,58 +155,58 @@ class _Hub:
             raise HubError(f"{name!r} is not OWNER/NAME")
         if token and not re.fullmatch(r"[!-~]+", token):
             raise HubError("the token is not a single ASCII word")
-        self.endpoint, self.token = os.environ.get("HF_ENDPOINT", "").rstrip("/") or ENDPOINT, token
-        self.opener = urllib.request.OpenerDirector()
-        authorities = next(
-            (found for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE") if (found := os.environ.get(name))), None
-        )
+        self.name, self.token = name, token
+        self.endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or ENDPOINT
+        self.host = urllib.parse.urlsplit(self.endpoint).hostname or self.endpoint
+        authorities = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
         try:
             context = ssl.create_default_context(cafile=authorities)
-        except (OSError, ssl.SSLError) as error:
+        except OSError as error:
             raise HubError(f"{authorities or 'the certificates of this host'} cannot be read: {error}") from error
-        # No handlers for file: and ftp: URLs, because a redirect could contain one.
-        for handler in (
-            urllib.request.ProxyHandler(_proxies()),
-            urllib.request.UnknownHandler(),
-            urllib.request.HTTPHandler(),
-            urllib.request.HTTPSHandler(context=context),
-            urllib.request.HTTPDefaultErrorHandler(),
-            urllib.request.HTTPErrorProcessor(),
-            _Redirects(),
-        ):
-            self.opener.add_handler(handler)
+        self.opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler(_proxies()), urllib.request.HTTPSHandler(context=context), _Redirects()
+        )
+
+    def listing(self, revision: str) -> dict[str, Any]:
+        """Return {commit, files} of the model. Raises HubError."""
+        quoted = urllib.parse.quote(revision, safe="")
+        return _listing(self.get(f"api/models/{self.name}/revision/{quoted}?blobs=true", LISTING))
 
     def get(self, path: str, most: int) -> bytes:
         """Return the content at a path. Raises HubError."""
-        headers = {"User-Agent": "gb10.cluster", **({"Authorization": f"Bearer {self.token}"} if self.token else {})}
-        host = urllib.parse.urlsplit(self.endpoint).hostname or self.endpoint
-        try:
-            with self.opener.open(
-                urllib.request.Request(f"{self.endpoint}/{path}", headers=headers), timeout=SILENCE
-            ) as response:
-                content = bytearray()
-                while data := response.read1(_CHUNK):
-                    content += data
-                    if len(content) > most:
-                        raise HubError(f"{path.partition('?')[0]} has more than {most} bytes")
-                announced = response.headers.get("Content-Length", "")
-        except urllib.error.HTTPError as error:
-            error.close()
-            raise HubError(self._refusal(host, error.code), error.code if error.code in REFUSED else 0) from error
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
-            raise HubError(f"{host} does not respond: {reason}") from error
-        if announced.isdigit() and len(content) < int(announced):
-            raise HubError(f"{host} closed the connection early")
+        with self.open(path) as response:
+            content = bytearray()
+            while data := response.read1(_CHUNK):
+                content += data
+                if len(content) > most:
+                    raise HubError(f"{path.partition('?')[0]} has more than {most} bytes")
+            announced = response.headers.get("Content-Length", "")
+            if announced.isdigit() and len(content) < int(announced):
+                raise HubError(f"{self.host} closed the connection early")
         return bytes(content)
 
-    def _refusal(self, host: str, status: int) -> str:
+    @contextlib.contextmanager
+    def open(self, path: str) -> Iterator[http.client.HTTPResponse]:
+        """Yield the response at a path. Raises HubError, also for an error of the block's connection."""
+        headers = {"User-Agent": "gb10.cluster", **({"Authorization": f"Bearer {self.token}"} if self.token else {})}
+        request = urllib.request.Request(f"{self.endpoint}/{path}", headers=headers)
+        try:
+            with self.opener.open(request, timeout=SILENCE) as response:
+                yield response
+        except urllib.error.HTTPError as error:
+            error.close()
+            raise HubError(self._refusal(error.code), error.code if error.code in REFUSED else 0) from error
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+            raise HubError(f"{self.host} does not respond: {reason}") from error
+
+    def _refusal(self, status: int) -> str:
         access = "with the token in model_store_hub_token" if self.token else "without a token"
         if status in REFUSED[:2]:
-            return f"{host} denied access {access} (HTTP {status}): the model is gated, private or nonexistent"
+            return f"{self.host} denied access {access} (HTTP {status}): the model is gated, private or nonexistent"
         if status in REFUSED:
-            return f"{host} has no such revision of the model (HTTP 404)"
-        return f"{host} returned HTTP {status}"
+            return f"{self.host} has no such revision of the model (HTTP 404)"
+        return f"{self.host} returned HTTP {status}"
 
 
 def _proxies() -> dict[str, str]:
@@ -191,7 +217,7 @@ def _proxies() -> dict[str, str]:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects: to other hosts without the token, and never from https to http."""
+    """Follows redirects of HTTP: to other hosts without the token, and never from https to another scheme."""
 
     def redirect_request(
         self,
@@ -204,8 +230,8 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:
         """Return the next request."""
         before, after = urllib.parse.urlsplit(req.full_url), urllib.parse.urlsplit(newurl)
-        if (before.scheme, after.scheme) == ("https", "http"):
-            raise urllib.error.URLError(f"redirect from https to http://{after.hostname}")
+        if after.scheme not in ("https", before.scheme):
+            raise urllib.error.URLError(f"redirect from {before.scheme} to {after.scheme}://{after.hostname}")
         following = super().redirect_request(req, fp, code, msg, headers, newurl)
         if following is not None and (before.scheme, before.netloc) != (after.scheme, after.netloc):
             following.remove_header("Authorization")

@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import os
 import pwd
+import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +21,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model_store import pl
 
 #: The user in place of a service user that does not exist yet.
 _NOBODY = 65534
+_FIRST_UNREAD = 'for path; do [ -r "$path" ] || { printf %s "$path"; break; }; done'
 #: The result of planned_model() without a model folder.
 NO_MODEL: dict[str, Any] = {
     "model": None,
@@ -74,27 +75,18 @@ def _unread(folder: str, names: Sequence[str], user: str) -> str:
 
     The kernel decides, in a process of that user, because modes alone do not show access lists and folders above.
     """
-    if os.geteuid() != 0 or not names:
+    if os.geteuid() != 0:
         return ""
     try:
         entry = pwd.getpwnam(user)
         uid, gid, groups = entry.pw_uid, entry.pw_gid, os.getgrouplist(user, entry.pw_gid)
     except KeyError:
         uid, gid, groups = _NOBODY, _NOBODY, []
-    read, write = os.pipe()
-    if not (child := os.fork()):
-        with contextlib.suppress(BaseException):
-            os.setgroups(groups)
-            os.setresgid(gid, gid, gid)
-            os.setresuid(uid, uid, uid)
-            refused = next((name for name in names if not os.access(f"{folder}/{name}", os.R_OK)), "")
-            os.write(write, refused.encode())
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read, encoding="utf-8", errors="replace") as pipe:
-        refused = pipe.read()
-    os.waitpid(child, 0)
-    return refused
+    argv = ["/bin/sh", "-c", _FIRST_UNREAD, "sh", *(f"{folder}/{name}" for name in names)]
+    done = subprocess.run(  # pylint: disable=ansible-bad-function
+        argv, user=uid, group=gid, extra_groups=groups, env={}, cwd="/", stdout=subprocess.PIPE, check=True
+    )
+    return done.stdout.decode(errors="replace").removeprefix(f"{folder}/")
 
 
 def planned_model(folder: str, source: str, exclude: Sequence[str], user: str = "") -> dict[str, Any]:

@@ -32,6 +32,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
@@ -47,115 +48,85 @@ _CONNECT, _RETRY, _PATIENCE = 10, 1, 60
 _IDLE = 3600
 #: Consecutive responses without data.
 _EMPTY = 100
-#: Seconds: for a request, and for a receiver to accept 8 MiB. Parallel connections: a receiver has one per stream.
-_REQUEST, _TAKE, _CONNECTIONS = 10, 600, 64
+#: Seconds: for a request, and for a receiver to accept 1 MiB. Parallel connections: a receiver has one per stream.
+_REQUEST, _TAKE, _CONNECTIONS = 10, 75, 64
 #: A node without power closes no connections, so probe after 10 s, three times.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
-_SEND = 8 << 20
-#: Seconds between two looks at a receiver without waiting bytes.
-_LOOK = 1.0
+#: Seconds between two looks at a file without bytes for the receiver.
+_LOOK = 0.02
 
 
 class File:
     """A file of the manifest: the number of bytes ready to send, and whether it is verified."""
 
-    def __init__(self, entry: Mapping[str, Any], folder: str) -> None:
+    def __init__(self, entry: Mapping[str, Any]) -> None:
         self.name, self.size, self.sha256 = str(entry["path"]), int(entry["size"]), str(entry["sha256"])
-        self.within = Folder(folder)
         self.have, self.verified = 0, False
-        #: Number of restarts: a transfer from before a restart has to stop.
-        self.beginning = 0
 
 
 class Store:
-    """The model on this node, shared by the receiver and the senders."""
+    """The model on this node, shared by the receiver and the senders.
+
+    One thread writes to a file's entry. The senders look at it again and again, and need no lock: a receiver verifies
+    what it gets.
+    """
 
     def __init__(self, folder: str, manifest: Mapping[str, Any], status: Status) -> None:
-        self.folder, self.manifest, self.status = folder, manifest, status
+        self.within, self.manifest, self.status = Folder(folder), manifest, status
+        status.measured = lambda: sum(file.have for file in self.files)
         self.digest = model_store_plan.digest(manifest)
-        self.files = [File(entry, folder) for entry in manifest["files"]]
-        self.changed = threading.Condition()
+        self.files = [File(entry) for entry in manifest["files"]]
         self.reason = ""
-
-    def set_have(self, file: File, have: int, verified: bool = False, anew: bool = False) -> None:
-        """Set the number of available bytes of a file."""
-        with self.changed:
-            self.status.add(have - file.have)
-            file.have, file.verified = have, verified
-            file.beginning += anew
-            self.changed.notify_all()
 
     def give_up(self, reason: str) -> None:
         """Record the reason of the failure, which all requests then receive; the first reason counts."""
-        with self.changed:
-            if not self.reason:
-                self.reason = reason
-                self.status.end(reason)
-            self.changed.notify_all()
+        if not self.reason:
+            self.reason = reason
+            self.status.end(reason)
 
     def check(self, file: File, trusted: bool) -> None:
         """Accept an existing file if its content is right; ``trusted``: if its size is right."""
         try:
-            if (size := file.within.size(file.name)) is None:
+            if (size := self.within.size(file.name)) is None:
                 return
-            right = size == file.size and (trusted or file.within.sha256(file.name) == file.sha256)
+            file.verified = size == file.size and (trusted or self.within.sha256(file.name) == file.sha256)
         except OutsideError:
-            right = False
-        if right:
-            self.set_have(file, file.size, verified=True)
+            file.verified = False
+        if file.verified:
+            file.have = file.size
         else:
             io_files.say(f"{file.name} has wrong content and is fetched again")
 
     def send(self, file: File, start: int, to: socket.socket) -> None:
-        """Send a file's bytes as they arrive to a socket that does not block.
+        """Send a file's bytes as they arrive.
 
-        Ends early if they are damaged, the transfer failed, or the receiver takes them too slowly.
+        Ends early if the transfer failed, or the receiver left. A damaged file begins again, and the receiver verifies
+        what it got before. Raises OSError, OutsideError.
         """
-        with self.changed:
-            beginning = file.beginning
-            if self._sendable(file, start, beginning, to) <= start:
-                return
-            # The open descriptor survives the later rename.
-            opened = contextlib.ExitStack()
-            descriptor = opened.enter_context(
-                file.within.open(file.name if file.verified else file.name + model_store_plan.PART)
-            )
-        with opened:
-            while start < file.size:
-                with self.changed:
-                    have = self._sendable(file, start, beginning, to)
-                if have <= start:
-                    return
-                until, block = time.monotonic() + _TAKE, start + _SEND
-                while start < have:
-                    if not select.select([], [to], [], max(0.0, until - time.monotonic()))[1]:
-                        return
-                    with contextlib.suppress(BlockingIOError):
-                        count = os.sendfile(to.fileno(), descriptor, start, min(have - start, _SEND))
-                        if not count:
-                            # The partial file was just emptied.
-                            break
-                        start += count
-                    if start >= block:
-                        until, block = time.monotonic() + _TAKE, start + _SEND
 
-    def wait_for(self, ready: Callable[[], Any], to: socket.socket) -> bool:
-        """Wait while the receiver is there, and return whether it is: one that left must not keep its place."""
-        while not self.changed.wait_for(ready, _LOOK):
-            if left(to):
-                return False
-        return True
+        def ready() -> bool:
+            return file.have > start or bool(self.reason)
 
-    def _sendable(self, file: File, start: int, beginning: int, to: socket.socket) -> int:
-        """Wait for bytes of a file after the start, and return its available bytes; 0 after a restart, a failure or the
-        end of the receiver."""
-        there = self.wait_for(lambda: file.have > start or file.beginning != beginning or self.reason, to)
-        return file.have if there and file.beginning == beginning and not self.reason else 0
+        if not wait_for(ready, to):
+            return
+        block = memoryview(bytearray(io_files.CHUNK))
+        # The timeout is that of all data of a call.
+        to.settimeout(_TAKE)
+        # The open descriptor survives the later rename.
+        with self.within.open(file.name if file.verified else file.name + model_store_plan.PART) as descriptor:
+            while start < file.size and wait_for(ready, to) and not self.reason:
+                count = os.preadv(descriptor, [block[: max(0, file.have - start)]], start)
+                to.sendall(block[:count])
+                start += count
 
 
-def left(connection: socket.socket) -> bool:
-    """Whether the other end has closed a connection, or sent unrequested data."""
-    return bool(select.select([connection], [], [], 0)[0])
+def wait_for(ready: Callable[[], bool], to: socket.socket) -> bool:
+    """Wait while the receiver is there, and return whether it is: one that left must not keep its place."""
+    while not ready():
+        # It has closed its connection, or sent unrequested data.
+        if select.select([to], [], [], _LOOK)[0]:
+            return False
+    return True
 
 
 def hang_up(connection: socket.socket) -> None:
@@ -192,22 +163,18 @@ class Sender(http.server.BaseHTTPRequestHandler):
         number, start, verified = found
         file = store.files[number]
         self.server.works(self.connection)
-        if verified:
-            with store.changed:
-                if not store.wait_for(lambda: file.verified or store.reason, self.connection):
-                    self.close_connection = True
-                    return
+        self.close_connection = True
+        if verified and not wait_for(lambda: file.verified or bool(store.reason), self.connection):
+            return
         if store.reason:
             self._say(503, store.reason)
             return
         self.send_response(200)
         self.send_header("Content-Length", str(file.size - start))
         self.end_headers()
-        self.close_connection = True
-        try:
+        # The receiver left, or asks again, such as for a partial file that has just become complete.
+        with contextlib.suppress(OSError, OutsideError):
             store.send(file, start, self.connection)
-        except (BrokenPipeError, ConnectionResetError):
-            return  # the client disconnected or will retry
 
     def _say(self, status: int, text: str) -> None:
         body = text.encode()
@@ -260,44 +227,37 @@ class Server(http.server.ThreadingHTTPServer):
                 self._sources.close(request)
 
 
+@dataclass
 class Receiver:
-    """Fetches missing files from the previous node."""
+    """Fetches missing files from the previous node, by its name and address."""
 
-    def __init__(
-        self, store: Store, name: str, address: str, port: int, patience: float = _PATIENCE, idle: float = _IDLE
-    ) -> None:
-        self.store, self.name, self.address, self.port, self.patience, self.idle = (
-            store,
-            name,
-            address,
-            port,
-            patience,
-            idle,
-        )
+    store: Store
+    name: str
+    address: str
+    port: int
+    patience: float = _PATIENCE
+    idle: float = _IDLE
 
     def fetch(self, number: int) -> None:
         """Fetch and verify a file, a second time if it was damaged. Raises GaveUpError."""
         file = self.store.files[number]
         try:
-            with contextlib.closing(Part(file.within, file.name)) as part:
+            with contextlib.closing(Part(self.store.within, file.name)) as part:
                 if part.size > file.size:
                     part.empty()
-                self.store.set_have(file, part.size)
+                file.have = part.size
                 for verified in (False, True):
                     self._receive(number, file, part, verified)
                     found = part.hash.hexdigest()
                     if found == file.sha256:
-                        part.sync()
-                        with self.store.changed:
-                            part.keep()
-                            file.verified = True
-                            self.store.changed.notify_all()
+                        part.keep()
+                        file.verified = True
                         return
                     io_files.say(f"{file.name} was damaged in a transfer from {self.name}")
-                    self.store.set_have(file, 0, anew=True)
+                    file.have = 0
                     part.empty()
         except (OSError, OutsideError) as error:  # _receive handles errors of the network
-            raise io_files.not_written(self.store.folder, file.name, error) from error
+            raise io_files.not_written(self.store.within.path, file.name, error) from error
         raise GaveUpError(
             f"{file.name} was damaged in two transfers from {self.name}: its SHA-256 is {found}. "
             f"Expected: {file.sha256}. Fix: run again with -e model_store_verify=true, which reads every file on every "
@@ -307,6 +267,7 @@ class Receiver:
     def _receive(self, number: int, file: File, part: Part, verified: bool) -> None:
         """Add the missing bytes to the partial file, over as many connections as needed."""
         last, error, empty = time.monotonic(), "the connection ended in the middle of a file", 0
+        place = f"{self.name} ({self.address}:{self.port})"
         while part.size < file.size:
             path = f"/{self.store.digest}/{number}/{part.size}{'/verified' if verified else ''}"
             try:
@@ -314,12 +275,11 @@ class Receiver:
                     last, empty = time.monotonic(), empty + 1
                     while data := answer.read1(min(io_files.CHUNK, file.size - part.size)):
                         part.add(memoryview(data))
-                        self.store.set_have(file, part.size)
+                        file.have = part.size
                         last, empty = time.monotonic(), 0
                         if self.store.reason:
                             raise GaveUpError(self.store.reason)
             except TimeoutError as found:
-                place = f"{self.name} ({self.address}:{self.port})"
                 raise GaveUpError(f"{place} is reachable, but sent no data for {self.idle:.0f} s") from found
             except (OSError, http.client.HTTPException) as found:
                 error = model_store_plan.words(str(found).encode()) or type(found).__name__
@@ -327,7 +287,6 @@ class Receiver:
                 if empty > _EMPTY:
                     raise GaveUpError(f"{self.name} responded {empty} times in a row without data of {file.name}")
                 if time.monotonic() - last > self.patience:
-                    place = f"{self.name} ({self.address}:{self.port})"
                     raise GaveUpError(f"no data from {place} for {self.patience:.0f} s: {error}")
                 time.sleep(_RETRY)
 
@@ -354,7 +313,7 @@ class Receiver:
 
 def complete(store: Store, receiver: Receiver | None, streams: int, verify: bool) -> None:
     """Check existing files, fetch missing ones in parallel, and write the manifest. Gives up on the first error."""
-    before = io_files.manifest(store.folder)
+    before = io_files.manifest(store.within.path)
     trusted = not verify and before is not None and model_store_plan.digest(before) == store.digest
 
     def one(number: int) -> None:
@@ -363,11 +322,10 @@ def complete(store: Store, receiver: Receiver | None, streams: int, verify: bool
             store.check(file, trusted)
         if file.verified or store.reason:
             return
-        if receiver is None:
-            store.give_up(f"{file.name} has wrong content, and no node sends it to this one")
-            return
-        store.status.state = "receiving"
         try:
+            if receiver is None:
+                raise GaveUpError(f"{file.name} has wrong content, and no node sends it to this one")
+            store.status.state = "receiving"
             receiver.fetch(number)
         except GaveUpError as error:
             store.give_up(str(error))
@@ -375,7 +333,7 @@ def complete(store: Store, receiver: Receiver | None, streams: int, verify: bool
     with concurrent.futures.ThreadPoolExecutor(streams) as pool:
         list(pool.map(one, range(len(store.files))))
     if not (store.reason or trusted):
-        io_files.write_manifest(store.folder, store.manifest)
+        io_files.write_manifest(store.within.path, store.manifest)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -399,8 +357,8 @@ def run(options: argparse.Namespace) -> int:
     with status.reported():
         try:
             complete(store, receiver, options.streams, options.verify)
-        except (OSError, OutsideError) as error:
-            store.give_up(str(io_files.not_written(options.folder, model_store_plan.MANIFEST, error)))
+        except GaveUpError as error:
+            store.give_up(str(error))
         except Exception as error:  # noqa: BLE001  # Without this program, the next nodes would wait for an answer.
             io_files.say(" ".join(traceback.format_exc().split()))
             store.give_up(f"the program failed; see its log: {type(error).__name__}: {error}")

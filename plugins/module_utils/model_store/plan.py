@@ -46,6 +46,7 @@ _GIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}|")
 #: Pickle weights, which vLLM ignores if there are safetensors. Source: vLLM 0.32, model_loader/default_loader.py.
 _PICKLES = ("*.bin", "*.pt", "*.pth")
 _GB = 1e9
+_NOT_FOUND = 404
 #: Maximum problems in one message, and characters of an invalid value.
 _MOST_TOLD, _MOST_SHOWN = 10, 100
 
@@ -280,6 +281,24 @@ def problems(
                 )
             )
     return result
+
+
+def hub_problem(name: str, revision: str, reason: str, refused: int = 0) -> Problem:
+    """Return the problem of a model that Hugging Face Hub does not give.
+
+    ``refused``: the HTTP status 401, 403 or 404 if no later request would succeed, else 0.
+    """
+    found = f"{name} at {revision} cannot be downloaded: {reason}"
+    if not refused:
+        expected = "a connection from the head to Hugging Face Hub, or https_proxy or HF_ENDPOINT in gb10_download_env"
+        return Problem("model_store", found, expected, "check the network, or set model_store_source to a folder")
+    fix = "correct gb10_model or its revision"
+    if refused != _NOT_FOUND:
+        fix = (
+            "correct gb10_model; for a gated or private model, accept its license on "
+            f"https://huggingface.co/{name}, and set model_store_hub_token to a token of that account, in a vault"
+        )
+    return Problem("gb10_model", found, "a model that Hugging Face Hub gives to the head", fix)
 
 
 def gigabytes(count: float) -> str:

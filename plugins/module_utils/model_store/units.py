@@ -66,14 +66,13 @@ def library(plan: Plan) -> str:
     return f"{plan.root}/hub"
 
 
-def list_argv(plan: Plan, store: Store, settings: CopySettings) -> list[str]:
+def list_argv(store: Store, settings: CopySettings) -> list[str]:
     """Return the command that lists a model's files at its source."""
     return [
         *("systemd-run", "--wait", "--pipe", f"--unit={LIST}"),
-        *(f"--property=ReadWritePaths={_RUN}", f"--setenv=HF_HOME={_RUN}/hub"),
         *_sandbox(settings),
         *_hub(settings),
-        *(_python(plan, store), "-I", "-B", _PROGRAM, "list"),
+        *("python3", "-I", "-B", _PROGRAM, "list"),
         *(f"--hub={store.hub}", f"--revision={store.revision}", f"--source={store.source}"),
         *(f"--exclude={pattern}" for pattern in settings.exclude),
     ]

@@ -87,7 +87,7 @@ def _decided(
     item = {"folder": store.folder, "source": store.source}
     problems = model_store_plan.problems(item, names, stored, listing, settings.min_free_bytes)
     link = model_store_plan.chain(plan.nodes, receivers).get(plan.node.name, {})
-    argv = {"list": units.list_argv(plan, store, settings), "fetch": units.fetch_argv(plan, store, settings)}
+    argv = {"list": units.list_argv(store, settings), "fetch": units.fetch_argv(plan, store, settings)}
     if link:
         argv["relay"] = units.relay_argv(store, settings, link, plan.node.head)
     return {

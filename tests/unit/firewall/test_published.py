@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 from repository import load_yaml, read
 
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import published
 
+OTHERS = "others, by a rule without port"
 LEGACY = "-P PREROUTING ACCEPT\n-N DOCKER\n-A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER\n"
-XT = {"xt": {"type": "target", "name": "DNAT"}}
-TO = {"dnat": {"family": "ip", "addr": "10.88.0.2", "port": 80}}
-COUNTER = {"counter": {"packets": 0, "bytes": 0}}
 
 
-def match(protocol: str, field: str, right: Any, op: str = "==") -> dict[str, Any]:
-    return {"match": {"op": op, "left": {"payload": {"protocol": protocol, "field": field}}, "right": right}}
-
-
-def ruleset(*rules: list[dict[str, Any]]) -> str:
-    listed = [
-        {"rule": {"family": "ip", "table": "nat", "chain": "DOCKER", "handle": 4, "expr": expressions}}
-        for expressions in rules
-    ]
-    return json.dumps(
-        {"nftables": [{"metainfo": {"version": "1.0.6"}}, {"table": {"family": "ip", "name": "nat"}}, *listed]}
+def ruleset(*rules: str) -> str:
+    """Return the listing of nft, with the rules in a chain."""
+    return "\n".join(
+        [
+            "# Warning: table ip nat is managed by iptables-nft, do not touch!",
+            *("table ip nat {", "\tchain dnat {", *(f"\t\t{rule}" for rule in rules), "\t}", ""),
+            *("\tchain PREROUTING {", "\t\tfib daddr type local counter jump dnat", "\t}", "}", ""),
+        ]
     )
 
 
-def shown(ruleset_json: str, *iptables: str) -> list[str]:
-    return [published.shown(port) for port in published.ports(ruleset_json, iptables)]
+def shown(*listings: str) -> list[str]:
+    return [published.shown(port) for port in published.ports(*listings)]
 
 
 @pytest.mark.parametrize(
@@ -46,9 +38,9 @@ def shown(ruleset_json: str, *iptables: str) -> list[str]:
         ("! -d 127.0.0.0/8 -p tcp -m tcp --dport 22 -j DNAT --to-destination 10.88.0.2:22", ["22/tcp"]),
         ("-d 127.0.0.1/32 ! -i docker0 -p tcp -m tcp --dport 3001 -j DNAT --to-destination 172.17.0.2:8081", []),
         ("-d ::1/128 -p tcp -m tcp --dport 3001 -j DNAT --to-destination [fd00::2]:8081", []),
-        ("-p tcp -j DNAT --to-destination 172.17.0.2", ["others, by a rule without port"]),
-        ("-p tcp -m tcp ! --dport 22 -j DNAT --to-destination 172.17.0.2", ["others, by a rule without port"]),
-        ("-p tcp -m tcp --dport ssh:99 -j DNAT --to-destination 172.17.0.2", ["others, by a rule without port"]),
+        ("-p tcp -j DNAT --to-destination 172.17.0.2", [OTHERS]),
+        ("-p tcp -m tcp ! --dport 22 -j DNAT --to-destination 172.17.0.2", [OTHERS]),
+        ("-p tcp -m tcp --dport ssh:99 -j DNAT --to-destination 172.17.0.2", [OTHERS]),
         ("-p tcp -m tcp --dport 77 -j REDIRECT --to-ports 78", []),
         ("-s 172.17.0.2/32 -j MASQUERADE", []),
     ],
@@ -60,66 +52,40 @@ def test_rules_of_iptables(rule: str, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [
-        ([match("tcp", "dport", 9000), COUNTER, TO], ["9000/tcp"]),
-        (
-            [match("ip", "daddr", "10.0.0.1"), match("tcp", "dport", {"set": [80, {"range": [91, 95]}]}), TO],
-            ["80/tcp", "91-95/tcp"],
-        ),
-        ([match("udp", "dport", {"range": [60, 61]}), TO], ["60-61/udp"]),
-        ([match("ip", "daddr", "127.0.0.1"), match("tcp", "dport", 9000), TO], []),
-        ([match("ip", "daddr", {"prefix": {"addr": "127.0.0.0", "len": 8}}), match("tcp", "dport", 9000), TO], []),
-        ([match("ip", "daddr", "127.0.0.1", "!="), match("tcp", "dport", 9000), TO], ["9000/tcp"]),
-        ([match("tcp", "dport", 22, "!="), TO], ["others, by a rule without port"]),
-        ([match("tcp", "dport", "@ports"), TO], ["others, by a rule without port"]),
-        (
-            [{"match": {"op": "==", "left": {"meta": {"key": "l4proto"}}, "right": "tcp"}}, TO],
-            ["others, by a rule without port"],
-        ),
-        ([match("tcp", "dport", 77), {"redirect": {"port": 78}}], []),
-        ([match("tcp", "dport", 3000), COUNTER, XT], ["3000/tcp"]),
-        ([{"xt": {"type": "match", "name": "multiport"}}, COUNTER, XT], ["others, by a rule without port"]),
-        ([match("tcp", "dport", 3000), {"accept": None}], []),
+        ("tcp dport 9000 counter dnat to 10.88.0.2:80", ["9000/tcp"]),
+        ('iifname != "docker0" tcp dport 3000 counter dnat to 172.17.0.2:8080', ["3000/tcp"]),
+        ("meta l4proto tcp tcp dport 80  counter dnat to 172.17.0.3", ["80/tcp"]),
+        ("ip daddr 10.0.0.1 tcp dport { 80, 91-95 } dnat to 10.88.0.2", ["80/tcp", "91-95/tcp"]),
+        ("udp dport 60-61 dnat to 10.88.0.2", ["60-61/udp"]),
+        ("tcp dport 900 counter dnat ip6 to [fd00::2]:80", ["900/tcp"]),
+        ("ip daddr 127.0.0.1 tcp dport 9000 dnat to 10.88.0.2", []),
+        ("ip daddr 127.0.0.0/8 tcp dport 9000 dnat to 10.88.0.2", []),
+        ("ip6 daddr ::1 tcp dport 901 dnat ip6 to [fd00::2]:80", []),
+        ("ip6 daddr ::1:2 tcp dport 901 dnat ip6 to [fd00::2]:80", ["901/tcp"]),
+        ("ip daddr != 127.0.0.0/8 tcp dport 9000 dnat to 10.88.0.2", ["9000/tcp"]),
+        ("tcp dport != 22 dnat to 10.88.0.2", [OTHERS]),
+        ("tcp dport @ports dnat to 10.88.0.2", [OTHERS]),
+        ("meta l4proto tcp dnat to 10.88.0.2", [OTHERS]),
+        ("tcp dport 77 redirect to :78", []),
+        ("dnat to tcp dport map { 555 : 10.0.0.9, 556 : 10.0.0.9 }", ["555/tcp", "556/tcp"]),
+        # As kube-proxy's nftables mode writes them.
+        ("dnat to tcp dport map @services", [OTHERS]),
+        ("dnat ip to ip daddr . tcp dport map { 1.2.3.4 . 92 : 10.0.0.3 . 9000 }", [OTHERS]),
+        ("dnat ip addr . port to tcp dport map { 92 : 10.0.0.3 . 9000 }", ["92/tcp"]),
+        ("dnat ip prefix to ip daddr map { 10.1.0.0/16 : 10.2.0.0/16 }", [OTHERS]),
+        ("dnat to numgen random mod 2 map { 0 : 10.0.0.3, 1 : 10.0.0.4 }", [OTHERS]),
+        ('tcp dport 3000 counter xt target "DNAT"', ["3000/tcp"]),
+        ('meta l4proto tcp xt match "multiport" counter xt target "DNAT"', [OTHERS]),
+        ('tcp dport 3000 accept comment "a dnat to nothing"', []),
     ],
 )
-def test_rules_of_nftables(rule: list[dict[str, Any]], expected: list[str]) -> None:
+def test_rules_of_nftables(rule: str, expected: list[str]) -> None:
     assert shown(ruleset(rule)) == expected
 
 
-def test_a_map_of_nftables() -> None:
-    key = {"payload": {"protocol": "tcp", "field": "dport"}}
-    target = {
-        "dnat": {"family": "ip", "addr": {"map": {"key": key, "data": {"set": [[555, "10.0.0.9"], [556, "10.0.0.9"]]}}}}
-    }
-    assert shown(ruleset([target])) == ["555/tcp", "556/tcp"]
-
-
-@pytest.mark.parametrize(
-    "mapping",
-    [
-        {"key": {"payload": {"protocol": "tcp", "field": "dport"}}, "data": "@services"},
-        {
-            "key": {
-                "concat": [
-                    {"payload": {"protocol": "ip", "field": "daddr"}},
-                    {"payload": {"protocol": "tcp", "field": "dport"}},
-                ]
-            },
-            "data": {"set": [[{"concat": ["1.2.3.4", 92]}, {"concat": ["10.0.0.3", 9000]}]]},
-        },
-    ],
-    ids=["with a name", "of two fields"],
-)
-def test_a_map_of_nftables_whose_ports_are_not_read(mapping: dict[str, Any]) -> None:
-    """As kube-proxy's nftables mode writes them."""
-    assert shown(ruleset([{"dnat": {"family": "ip", "addr": {"map": mapping}}}])) == ["others, by a rule without port"]
-    assert shown(ruleset([{"dnat": {"family": "ip", "addr": {"concat": ["10.0.0.3", 9000]}}}])) == [
-        "others, by a rule without port"
-    ]
-
-
-def test_the_text_of_iptables_is_more_exact_than_json() -> None:
+def test_the_text_of_iptables_is_more_exact_than_that_of_nft() -> None:
     text = "-A DOCKER -p tcp -m multiport --dports 80,443 -j DNAT --to-destination 172.17.0.3\n"
-    found = ruleset([{"xt": {"type": "match", "name": "multiport"}}, XT], [match("tcp", "dport", 9), TO])
+    found = ruleset('meta l4proto tcp xt match "multiport" counter xt target "DNAT"', "tcp dport 9 dnat to 10.88.0.2")
     assert shown(found, text) == ["9/tcp", "80/tcp", "443/tcp"]
     assert shown("", "", "") == []
 

@@ -357,7 +357,7 @@ def test_what_is_asked_wrong_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 KEYS = st.sampled_from(["sha", "siblings", "rfilename", "size"])
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
 JSON = nested(PLAIN, KEYS, max_size=3, max_leaves=8)
-FILE = st.fixed_dictionaries({"rfilename": JSON, "size": JSON})
+FILE = st.fixed_dictionaries({"rfilename": JSON, "size": JSON, "lfs": JSON, "blobId": JSON})
 
 
 @given(JSON | st.fixed_dictionaries({"sha": st.just(COMMIT) | JSON, "siblings": st.lists(FILE, max_size=3) | JSON}))

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import pytest
@@ -20,12 +20,13 @@ from json_values import nested
 from run_module import program, run_module
 from typed_plans import fact, typed_node
 
-from ansible_collections.gb10.cluster.plugins.action import model_store_wait
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import PlannedNode
 from ansible_collections.gb10.cluster.plugins.plugin_utils import polling
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
+from ansible_collections.gb10.cluster.plugins.plugin_utils.steps import model_store_wait
 
 GB = 10**9
 HASH = "a" * 64
@@ -395,10 +396,9 @@ def test_the_units_of_a_download(token: bool) -> None:
     hub = [*[TOKEN] * token, *OF_HUB, PROXY]
     assert argv["list"] == [
         *("systemd-run", "--wait", "--pipe", "--unit=gb10-model-list.service"),
-        *("--property=ReadWritePaths=/run/gb10-model", "--setenv=HF_HOME=/run/gb10-model/hub"),
         *SANDBOX,
         *hub,
-        *("/opt/gb10/runtime/1/bin/python", *PROGRAM, "list", "--hub=org/m", "--revision=main", "--source="),
+        *("python3", *PROGRAM, "list", "--hub=org/m", "--revision=main", "--source="),
         *("--exclude=*.gguf", "--exclude=original/*"),
     ]
     assert argv["fetch"] == [
@@ -421,8 +421,9 @@ def test_the_units_of_a_download(token: bool) -> None:
 def test_who_runs_the_download(source: str, runtime: Any, python: str) -> None:
     plan = fact({"store": {**STORE, "source": source}, "runtime": runtime, "root": "/opt/gb10"})
     answer = decided(plan, {name: {"stored": info()} for name in ("spark1", "spark2")}, verify=True)
-    for argv in (answer["argv"]["list"], answer["argv"]["fetch"]):
-        assert argv[argv.index("-I") - 1] == python
+    for name, expected in {"list": "python3", "fetch": python}.items():
+        argv = answer["argv"][name]
+        assert argv[argv.index("-I") - 1] == expected
     assert (answer["argv"]["fetch"][-1], answer["library"]) == ("--verify", "/opt/gb10/hub")
 
 
@@ -509,18 +510,17 @@ def progress(state: str = "receiving", done: int = 0, active: str = "active", re
 
 
 def waited(monkeypatch: pytest.MonkeyPatch, answers: list[Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the action's result and its output; the last answer of the module is repeated."""
+    """Return the step's result and its output; the last answer of the module is repeated."""
     call, display = mock.Mock(side_effect=itertools.chain(answers, itertools.repeat(answers[-1]))), mock.Mock()
-    asked = {"folder": "/m", "unit": "gb10-model-relay.service", "status": "/run/s"}
-    action, host = object.__new__(model_store_wait.ActionModule), {"inventory_hostname": "spark2"}
+    asked, host = (
+        {"folder": "/m", "unit": "gb10-model-relay.service", "status": "/run/s"},
+        {"inventory_hostname": "spark2"},
+    )
     monkeypatch.setattr(polling, "time", Clock())
     monkeypatch.setattr(polling, "Display", lambda: display)
-    monkeypatch.setattr(model_store_wait.ActionBase, "run", lambda *_arguments: {})
-    monkeypatch.setattr(action, "_execute_module", call, raising=False)
-    given = (None, {**asked, "timeout": 600})
-    monkeypatch.setattr(action, "validate_argument_spec", lambda **_spec: given, raising=False)
-    result = action.run(None, host)
-    call.assert_called_with(module_name="gb10.cluster.model_store_info", module_args=asked, task_vars=host)
+    step = cast("Decision", mock.Mock(spec=Decision, module=call))
+    result = model_store_wait.run(step, model_store_wait.Inputs(**asked, timeout=600), host)
+    call.assert_called_with(asked, host, "gb10.cluster.model_store_info")
     return result, [shown.args[0] for shown in display.display.call_args_list]
 
 

@@ -59,7 +59,7 @@ CONNECTED: Mapping[str, str] = {
     "module_utils/launch/io_peer.py": "connects only",
     "module_utils/launch/io_rank.py": "one line within ten seconds; later bytes are dropped",
     "module_utils/memory/io_guard.py": "connects only",
-    "module_utils/model_store/io_hub.py": "downloads of hours; RuntimeMaxSec of the unit",
+    "module_utils/model_store/io_hub.py": "one deadline for all requests about a model",
     "module_utils/model_store/io_relay.py": "one deadline for the head of a request, and a rate",
     "module_utils/watchdog/io_evidence.py": "the webhook's answer, in a thread that nobody waits for longer",
     "module_utils/watchdog/io_node.py": "one deadline for RAS; metrics through io_local",
