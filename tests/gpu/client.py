@@ -21,7 +21,7 @@ def request(url: str, path: str, body: Mapping[str, Any] | None = None, seconds:
     return json.loads(text) if text else None
 
 
-def complete(url: str, opening: Sequence[int], tokens: int, key: str = "") -> dict[str, Any]:
+def complete(url: str, opening: Sequence[int], tokens: int, key: str = "", seconds: float = 180) -> dict[str, Any]:
     """Return {tokens, logprobs, margins} of a completion.
 
     A margin is the logprob difference between the best and the second-best token.
@@ -35,7 +35,7 @@ def complete(url: str, opening: Sequence[int], tokens: int, key: str = "") -> di
         "logprobs": 2,
         "return_tokens_as_token_ids": True,
     }
-    logprobs = request(url, "/v1/completions", body, key=key)["choices"][0]["logprobs"]
+    logprobs = request(url, "/v1/completions", body, seconds, key)["choices"][0]["logprobs"]
     best = [sorted(top.values(), reverse=True) for top in logprobs["top_logprobs"]]
     return {
         "tokens": [int(token.removeprefix("token_id:")) for token in logprobs["tokens"]],

@@ -12,10 +12,15 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
 
 
 def variables(
-    topology: str, nodes: int, address: str, interface: str, hcas: Sequence[str], transport: str = "auto"
+    topology: str,
+    ports: Sequence[tuple[int, ...]],
+    address: str,
+    interface: str,
+    hcas: Sequence[str],
+    transport: str = "auto",
 ) -> dict[str, str]:
     """Return the variables that keep every library on the fabric. NCCL's GID index stays unset: NCCL picks it per
-    device.
+    device. ``ports`` are the cabled ones of each node.
 
     Sockets, which NCCL, Gloo and Ray start with, use ``interface``. With RoCE, data uses both PCIe functions of every
     cabled port. Sources:
@@ -31,8 +36,8 @@ def variables(
     }
     shape = entry(topology)
     if resolve_transport(transport, topology) == "socket":
-        return result | {"NCCL_IB_DISABLE": "1"} | ({} if shape.qsfp else shape.variables(nodes))
-    return result | {"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": ",".join(hcas)} | shape.variables(nodes)
+        return result | {"NCCL_IB_DISABLE": "1"} | ({} if shape.qsfp else shape.variables(ports))
+    return result | {"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": ",".join(hcas)} | shape.variables(ports)
 
 
 def transport(environment: Mapping[str, str]) -> str:

@@ -21,6 +21,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
     FabricNode,
     devices,
     entry,
+    equal_cables,
     managed,
     resolve_topology,
     resolve_transport,
@@ -170,9 +171,18 @@ def _node(
         {}
         if topology == "none"
         else environment.variables(
-            topology, len(nodes), address, interface, [rail.hca for rail in rails], fabric.transport
+            topology,
+            _ports(nodes),
+            address,
+            interface,
+            [rail.hca for rail in rails],
+            fabric.transport,
         ),
     )
+
+
+def _ports(nodes: Sequence[FabricNode]) -> list[tuple[int, ...]]:
+    return [node.ports or () for node in nodes]
 
 
 def warnings(functions: str, shape: str, ports: Sequence[links.Ports], mtu: int) -> list[str]:
@@ -184,11 +194,11 @@ def warnings(functions: str, shape: str, ports: Sequence[links.Ports], mtu: int)
     half = (
         f"gb10_fabric_functions: {functions} leaves out one PCIe function of each QSFP port, with half of its bandwidth"
     )
-    given = [each if isinstance(each, tuple) and len(each) == 2 else () for each in ports]
-    equal = [one for index, one in enumerate(given) if one and one[1:] == given[index - 1][:1]]
+    equal = equal_cables([each if isinstance(each, tuple) and len(each) == 2 else () for each in ports])
     cables = (
-        "gb10_fabric_ports: a ring with cables between equal ports. One owner serves so (tonyd2wild, 2026-08-31); two "
-        "saw ibv_modify_qp fail with 110 (eugr/spark-vllm-docker#252), and port 0 to port 1 settled it"
+        "gb10_fabric_ports: a ring with cables between equal ports, which NCCL reaches by merged devices only "
+        "(NCCL_IB_MERGE_NICS=1). One owner serves so (tonyd2wild, 2026-08-31); two saw ibv_modify_qp fail with 110 "
+        "(eugr/spark-vllm-docker#252), and port 0 to port 1 settled it"
     )
     small = (
         f"gb10_fabric_mtu: {mtu}, but a direct cable carries 9000; prefill was 2 % faster with it between two Sparks "

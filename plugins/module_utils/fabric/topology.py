@@ -103,22 +103,32 @@ def _around(index: int, position: int, count: int) -> int:
     return (index - position) % count
 
 
-def _no_variables(_nodes: int) -> dict[str, str]:
+def _no_variables(_ports: Sequence[tuple[int, ...]]) -> dict[str, str]:
     return {}
+
+
+def equal_cables(ports: Sequence[tuple[int, ...]]) -> bool:
+    """Return whether a cable of a ring joins two equal ports. ``ports`` of each node, () where they are unknown."""
+    return any(own and own[1:] == ports[index - 1][:1] for index, own in enumerate(ports))
 
 
 #: The variables of a ring where not every pair of nodes has a cable.
 SPARSE_RING: dict[str, str] = {"NCCL_ALGO": "Ring", "NCCL_RUNTIME_CONNECT": "1", "NCCL_CUMEM_ENABLE": "1"}
 
 
-def _ring_variables(nodes: int) -> dict[str, str]:
+def _ring_variables(ports: Sequence[tuple[int, ...]]) -> dict[str, str]:
     """Beyond three nodes, not every pair has a cable: NCCL needs its ring algorithm, and must connect no other one.
 
     Without cuMem it connects trees and PAT to the opposite node at its start, whatever NCCL_ALGO is. With it,
     only the algorithm in use. Source: NCCL 2.22 to 2.30.7, src/init.cc, runtimeConn.
+
+    A channel receives and sends on the device of the same number. Where a cable joins equal ports, that device leads to
+    the other neighbor. Only merged devices offer the addresses of both ports, among which the sender finds its cable.
+    Source: NCCL 2.30.7, src/transport/net_ib/connect.cc; tests/gpu/ring.py.
     """
-    result = {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_NET_PLUGIN": "none", "NCCL_IB_MERGE_NICS": "0"}
-    return result | (SPARSE_RING if nodes > 3 else {})
+    merged = "1" if equal_cables(ports) else "0"
+    result = {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_NET_PLUGIN": "none", "NCCL_IB_MERGE_NICS": merged}
+    return result | (SPARSE_RING if len(ports) > 3 else {})
 
 
 @dataclass(frozen=True)
@@ -148,8 +158,8 @@ class Topology:
     managed: bool = False
     #: Why only the automatic transport works, "" if all do.
     one_transport: str = ""
-    #: Number of nodes -> NCCL's variables in addition to the transport's. With QSFP ports they apply to RoCE only.
-    variables: Callable[[int], dict[str, str]] = _no_variables
+    #: Ports of each node -> NCCL's variables in addition to the transport's. With QSFP ports they apply to RoCE only.
+    variables: Callable[[Sequence[tuple[int, ...]]], dict[str, str]] = _no_variables
 
     @property
     def qsfp(self) -> bool:
@@ -167,7 +177,7 @@ TOPOLOGIES: dict[str, Topology] = {
         expected="two nodes on one cable",
         fix="list the pair, or choose another topology",
         equal_ports="as many as on the other end: each cable needs a port at both ends",
-        variables=lambda _nodes: {"NCCL_IB_MERGE_NICS": "1"},
+        variables=lambda _ports: {"NCCL_IB_MERGE_NICS": "1"},
     ),
     "ring": Topology(
         CABLES,
@@ -195,7 +205,7 @@ TOPOLOGIES: dict[str, Topology] = {
         expected="two nodes or more",
         fix="use auto",
         one_transport="not every node has ConnectX",
-        variables=lambda _nodes: {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_PROTO": "Simple"},
+        variables=lambda _ports: {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_PROTO": "Simple"},
     ),
     "none": Topology(
         NOTHING,

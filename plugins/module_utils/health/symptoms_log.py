@@ -243,8 +243,9 @@ _NETWORK_ERRORS = (
             "INIT, next state RTR"
         ),
         why=("no cable joins the two RDMA devices: opposite nodes of a ring, equal ports, or crossed rails"),
-        fix="in a ring of four or more, keep the plan's NCCL_RUNTIME_CONNECT and NCCL_CUMEM_ENABLE. Else join port 0 "
-        "of each node to port 1 of the next; run playbooks/discover.yml",
+        fix="in a ring of four or more, keep the plan's NCCL_RUNTIME_CONNECT and NCCL_CUMEM_ENABLE; with cables "
+        "between equal ports, its NCCL_IB_MERGE_NICS. Else join port 0 of each node to port 1 of the next; run "
+        "playbooks/discover.yml",
         source="eugr/spark-vllm-docker#252; luxingcom (a ring of three); MiaAI-Lab/DeepSeek-v4.1#19; NVIDIA/nccl#2013",
         pattern=r"ibv_modify_qp failed with .{0,40}(?:Connection timed out|No route to host)",
         rules=("ring-environment", "nccl-cross-nic"),
@@ -412,6 +413,21 @@ _NETWORK_ERRORS = (
         tested=SOURCE,
         pattern=r"connect to .{0,80}(?:returned|failed :) (?:Connection refused|No route to host|Connection timed out)",
         rules=("host-ip", "socket-interface"),
+    ),
+    _network(
+        "nccl-unreachable",
+        shows=(
+            "gpu1:21206:21288 [0] os/linux.cc:302 (socketConnectCheck) NCCL WARN ncclOsSocketStartConnect: connect to "
+            "10.110.4.3<43017> failed : Network is unreachable"
+        ),
+        why="NCCL over sockets connects to a node that NCCL_SOCKET_IFNAME's devices do not reach, such as the opposite "
+        "one of a ring",
+        fix="let the plan set NCCL_SOCKET_IFNAME; in a ring of four or more, also NCCL_RUNTIME_CONNECT and "
+        "NCCL_CUMEM_ENABLE",
+        source=f"{_NCCL}/os/linux.cc; tests/gpu/ring.py (2026-11-29)",
+        tested=LAB,
+        pattern=r"connect to [\d.]{7,15}<\d{1,5}> failed : Network is unreachable",
+        rules=("socket-interface", "ring-environment"),
     ),
     _network(
         "nccl-connect",
@@ -1359,7 +1375,7 @@ CONSEQUENCES: tuple[Check[str], ...] = (
         why="another rank ended first; the first error is in the log of its node",
         fix="read journalctl -u gb10-ray -u gb10-vllm on the other nodes from this time on",
         source=f"a marked pattern of vLLM clusters in users' reports; {_NCCL}/misc/socket.cc; PyTorch 2.13 (message)",
-        tested=SOURCE,
+        tested=LAB,
         pattern=r"Connection closed by (?:remote )?peer|Connection reset by peer"
         r"|remote process exited or there was a network error|Broken pipe",
     ),

@@ -36,7 +36,7 @@ OWN = frozenset(
 COMMON = ("NCCL_", "RAY_")
 _SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD")
 _TWIN = re.compile(r"roce(P2)?p1s0f([01])")
-_RING = {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_IB_MERGE_NICS": "0"}
+_RING, _MERGE = {"NCCL_IB_SUBNET_AWARE_ROUTING": "1"}, "NCCL_IB_MERGE_NICS"
 _FULLY_CONNECTED_RING = 3
 #: The images with the plugin.
 _WITH_PLUGIN = ("nvcr.io/nvidia/vllm:26.03", "nvcr.io/nvidia/vllm:26.04")
@@ -119,7 +119,11 @@ def _ring(view: View) -> list[Found]:
     if view.situation.topology != "ring" or not view.roce:
         return []
     wanted = _RING | (topology.SPARSE_RING if view.ranks > _FULLY_CONNECTED_RING else {})
-    return [found for name, right in wanted.items() for found in view.variable(name, partial(operator.ne, right))]
+    merging = {node.fabric[_MERGE] for _index, node in view.nodes if _MERGE in node.fabric}
+    unlike = view.variable(_MERGE, lambda value: bool(merging) and value not in merging)
+    return unlike + [
+        found for name, right in wanted.items() for found in view.variable(name, partial(operator.ne, right))
+    ]
 
 
 def _ring_nccl(view: View) -> list[Found]:
@@ -349,8 +353,8 @@ RULES = (
         "ring-environment",
         WARNING,
         shows=(
-            "a ring whose environment lacks subnet-aware routing, unmerged devices or, from 4 nodes on, the ring "
-            "algorithm as the only one that NCCL connects"
+            "a ring whose environment lacks subnet-aware routing, the plan's merging of devices or, from 4 nodes on, "
+            "the ring algorithm as the only one that NCCL connects"
         ),
         detect=_ring,
         why=(
@@ -360,7 +364,7 @@ RULES = (
         fix="keep the plan's values of these variables",
         source=(
             "NVIDIA/dgx-spark-playbooks, connect-three-sparks; eugr/spark-vllm-docker NETWORKING.md and #252; "
-            "MiaAI-Lab/DeepSeek-v4.1#3, #19 and NCCL 2.30.7, src/init.cc (trees and PAT)"
+            "MiaAI-Lab/DeepSeek-v4.1#3, #19 and NCCL 2.30.7, src/init.cc (trees and PAT); tests/gpu/ring.py"
         ),
         evidence="2026-10-03",
     ),

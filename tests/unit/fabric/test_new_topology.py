@@ -32,7 +32,7 @@ GRID = Topology(
     ports=(0, 1),
     ports_text="in a grid, port 0 to the row and port 1 to the column",
     managed=True,
-    variables=lambda nodes: {"GRID": str(nodes)},
+    variables=lambda ports: {"GRID": str(len(ports))},
 )
 
 

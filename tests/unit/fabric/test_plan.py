@@ -204,6 +204,18 @@ def test_a_ring_calls_its_nodes_by_the_network_that_reaches_all(count: int, more
 
 
 @pytest.mark.parametrize(
+    ("ports", "merged"),
+    [([(0, 1)] * 4, "0"), ([(1, 0)] * 3, "0"), ([(1, 0), (0, 1)] * 2, "1"), ([(0, 1), (0, 1), (1, 0)], "1")],
+)
+def test_devices_of_a_ring_are_merged_where_a_cable_joins_equal_ports(
+    ports: list[tuple[int, int]], merged: str
+) -> None:
+    """tests/gpu/ring.py saw the connections of both kinds."""
+    nodes = [replace(node, ports=own) for node, own in zip(sparks(len(ports)), ports, strict=True)]
+    assert {share.environment["NCCL_IB_MERGE_NICS"] for share in planned(nodes, RING)} == {merged}
+
+
+@pytest.mark.parametrize(
     ("nodes", "cabling", "link"),
     [
         (sparks(3, (1, 0)), RING, ("spark1", "enp1s0f1np1", "spark2", "enp1s0f0np0")),

@@ -42,6 +42,8 @@ RECORDED = {
     "fail_worker_lacks_weights": "weights-missing",
     "ray_tp2_success": "",
     "ray_tp2_worker_rank_killed": "rank-died",
+    "ring4_rank_killed": "peer-closed",
+    "ring4_trees": "nccl-unreachable",
 }
 
 

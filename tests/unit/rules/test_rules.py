@@ -517,7 +517,7 @@ def test_the_environment_of_the_plan_passes(topology: str, count: int) -> None:
     kept = {name: None for name in PLAN["nodes"][0]["environment"] if name.startswith(("NCCL", "UCX"))}
     own: dict[str, str | None] = {
         **kept,
-        **fabric_environment.variables(topology, count, "10.110.0.1", "enp1s0f1np1", hcas),
+        **fabric_environment.variables(topology, [(0, 1)] * count, "10.110.0.1", "enp1s0f1np1", hcas),
     }
     del own["VLLM_HOST_IP"]
     split = {"tensor_parallel_size": 1, "pipeline_parallel_size": 3} if count == 3 else {"tensor_parallel_size": count}
@@ -526,7 +526,7 @@ def test_the_environment_of_the_plan_passes(topology: str, count: int) -> None:
 
 def test_a_mixed_cluster_as_the_plan_starts_it_passes() -> None:
     environment = {
-        **fabric_environment.variables("socket", 2, "10.0.0.1", "eth0", []),
+        **fabric_environment.variables("socket", [(), ()], "10.0.0.1", "eth0", []),
         "NCCL_IB_HCA": None,
         "NCCL_IB_MERGE_NICS": None,
     }
