@@ -118,7 +118,9 @@ nccl:
   type: str
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -142,6 +144,18 @@ def _with_choices(module: AnsibleModule, record: rollback_record.Record, current
     except ValueError as error:
         module.warn(f"the launch record has no choices of vLLM: {error}")
         return record
+
+
+def _save(
+    module: AnsibleModule, store: io_record.Store, record: rollback_record.Record, secrets: Mapping[str, Any]
+) -> tuple[bool, list[str]]:
+    """Save a record, and remove runtimes that no kept record needs. Return whether something changed, and these."""
+    found = {**store.found, record.id: record}
+    removed = io_environments.unused(rollback_record.obsolete(found, record.id, module.params["keep_runtimes"]))
+    changed = io_record.save(store, record, module.params["keep"], secrets, not module.check_mode) or bool(removed)
+    if not module.check_mode:
+        io_environments.remove(removed)
+    return changed, removed
 
 
 def main() -> None:
@@ -178,11 +192,7 @@ def main() -> None:
         files = io_record.wanted(store, record)
         differs = io_record.differences(files, now | secrets)
         if params["state"] == "present":
-            found = {**store.found, record.id: record}
-            removed = io_environments.unused(rollback_record.obsolete(found, record.id, params["keep_runtimes"]))
-            changed = io_record.save(store, record, params["keep"], secrets, not module.check_mode) or bool(removed)
-            if not module.check_mode:
-                io_environments.remove(removed)
+            changed, removed = _save(module, store, record, secrets)
         elif params["state"] == "restored":
             changed = bool(differs)
             if not module.check_mode:

@@ -119,7 +119,14 @@ def hashed(folder: Path, pins: Path) -> Path:
     """Write a lock with the hashes of the index: a test of a release needs no hashes of the repository."""
     tools, lock = folder / "uv", folder / "pinned.lock"
     subprocess.run([sys.executable, "-m", "venv", tools], check=True)
-    install = [tools / "bin/pip", "install", "--quiet", "--require-hashes", "-r", ROOT / "requirements-uv.txt"]
+    install = [
+        str(tools / "bin/pip"),
+        "install",
+        "--quiet",
+        "--require-hashes",
+        "-r",
+        str(ROOT / "requirements-uv.txt"),
+    ]
     subprocess.run(install, check=True)
     options = ["--quiet", "--no-deps", "--generate-hashes", "--no-annotate", "--no-header"]
     target = ["--python-version=3.13", "--python-platform=x86_64-manylinux_2_39", f"--output-file={lock}"]

@@ -220,9 +220,18 @@ def _problems(verdict: Mapping[str, Any]) -> tuple[Problem, ...]:
     return tuple(Problem(**found) for found in verdict["problems"])
 
 
+#: Facts with parsers of their own, which check a form. A changed text could pass.
+_CHECKED = ("additions", "image_options", "image_pins", "vllm_build", "toolkit", "debian", "host", "updates", "state")
+
+
+def _shown(observed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts whose texts the plan shows, each of one line."""
+    return {name: foreign.plain(each) for name, each in observed.items() if name not in _CHECKED}
+
+
 def _facts(observed: Mapping[str, Any]) -> Facts:
-    observed = foreign.plain(observed)
-    gpu, hub, built = observed["gpu"], observed.get("hub_model") or {}, observed.get("vllm_build") or {}
+    shown = _shown(observed)
+    gpu, hub, built = shown["gpu"], shown.get("hub_model") or {}, observed.get("vllm_build") or {}
     return Facts(
         network=fabric_schema.network(observed),
         gpu=Gpu(
@@ -233,13 +242,13 @@ def _facts(observed: Mapping[str, Any]) -> Facts:
             memory_bytes=gpu.get("memory_bytes") or 0,
             reason=gpu["reason"],
         ),
-        kernel=observed.get("kernel", ""),
+        kernel=shown.get("kernel", ""),
         cma_free_bytes=observed.get("cma_free_bytes") or 0,
         cma_total_bytes=observed.get("cma_total_bytes") or 0,
-        listeners=tuple(Listener(entry["port"], entry["process"], entry["unit"]) for entry in observed["listeners"]),
-        login_users=tuple(observed.get("login_users", ())),
-        wrong_folders=_reasons(observed.get("wrong_folders", {})),
-        model=_model_files(observed),
+        listeners=tuple(Listener(entry["port"], entry["process"], entry["unit"]) for entry in shown["listeners"]),
+        login_users=tuple(shown.get("login_users", ())),
+        wrong_folders=_reasons(shown.get("wrong_folders", {})),
+        model=_model_files(shown),
         hub=HubModel(
             hub.get("name", ""),
             hub.get("revision", ""),

@@ -8,12 +8,10 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rendered_units import SERVICES, planned
-from repository import ROOT, files, load_yaml, read, tasks_of, tracked_files
-from run_playbook import LOCAL, run_plays
+from repository import files, load_yaml, read, tasks_of, tracked_files
 from typed_plans import fact
 from who_can_write import changeable
 
@@ -26,7 +24,6 @@ HOME = re.compile(
     r"/var/lib/(gb10(?![\w-])|{{ *gb10_(plan\.|service_)user|' *~ *gb10_(plan\.|service_)user|{plan\['user'\]}|{user})"
 )
 NAMED = {
-    "plugins/module_utils/fabric/io_rollback.py": "earlier releases kept root's files there",
     "plugins/module_utils/common/paths.py": "its definition",
     "roles/qsfp_netplan/README.md": "documentation",
     "roles/vllm_runtime/README.md": "documentation",
@@ -45,9 +42,6 @@ def naming() -> set[str]:
 
 def test_few_name_the_service_users_folder_and_root_keeps_nothing_there() -> None:
     assert naming() <= set(NAMED)
-    assert HOME.findall(read("plugins/module_utils/fabric/io_rollback.py")) == HOME.findall("/var/lib/gb10/netplan"), (
-        "only the former folder"
-    )
 
 
 @pytest.mark.parametrize(
@@ -172,47 +166,9 @@ def test_a_question_runs_as_the_ranks_do_and_without_network() -> None:
 
 
 def test_root_runs_no_interpreter_of_a_runtime() -> None:
-    """A package's code runs only as the service user (query_runtime.yml, query_vllm.yml) or in a confined unit."""
+    """A package's code runs only as the service user (vllm_runtime/verify.yml) or in a confined unit."""
     for task in (task for path in files("roles/*/tasks/*.yml") for task in tasks_of(read(path))):
         argv = str(task.data.get("ansible.builtin.command", {}))
         # uv only takes the interpreter's path.
         if re.search(r"/bin/python|_model_store_python", argv) and "/bin/uv'" not in argv:
-            assert re.search(r"_(gb10|common)_query|systemd-run", argv), task.data["name"]
-
-
-# --- upgrade from the release that kept root's files in the user's folder ---
-
-
-def former(folder: Path, case: str) -> dict[str, Any]:
-    """Return the variables of a host with files of an earlier release."""
-    home = folder / "home"
-    home.mkdir(parents=True)
-    if case == "a link":
-        (home / "netplan").symlink_to("/etc")
-    else:
-        (home / "netplan").mkdir(mode=0o700)
-    if case == "planted":
-        os.chown(home / "netplan", 12345, 12345)
-    if case == "another program's":
-        (home / "volumes").mkdir()
-    group = "root" if case in ("another program's", "before the user") else "gb10"
-    return {
-        "_common_netplan_state": str(folder / "state"),
-        "gb10_plan": {"user": "gb10", "home": str(home)},
-        "__common_home": {"stat": {"gr_name": group}},
-        **LOCAL,
-    }
-
-
-@pytestmark_root
-def test_what_an_earlier_release_kept_is_moved_if_root_made_it(tmp_path: Path) -> None:
-    moved = {"root's": True, "before the user": True, "planted": False, "a link": False, "another program's": False}
-    folders = {case: tmp_path / str(number) for number, case in enumerate(moved)}
-    tasks = [{"ansible.builtin.include_tasks": str(ROOT / "roles/common/tasks/migrate_home.yml")}]
-    play = {"hosts": "all", "gather_facts": False, "tasks": tasks}
-    done = run_plays([play], {case: former(folder, case) for case, folder in folders.items()}, tmp_path)
-    done.assert_failed("contains volumes")
-    assert re.findall(r"^(.*?) +: ok=.* failed=1", done.output, re.MULTILINE) == ["another program's"]
-    for case, folder in folders.items():
-        found = (folder / "state").exists(), os.path.lexists(folder / "home/netplan")
-        assert found == (moved[case], not moved[case]), case
+            assert re.search(r"_vllm_runtime_query|systemd-run", argv), task.data["name"]

@@ -175,8 +175,8 @@ def test_no_other_file_loads_variables_into_a_unit() -> None:
         # HOME alone, as a temporary user.
         "plugins/module_utils/launch/confinement.py",
         "plugins/module_utils/vllm_build/plan.py",
-        "plugins/modules/vllm_gpu_probe.py",
-        "roles/common/tasks/query_runtime.yml",
+        "plugins/module_utils/node_steps/vllm_gpu_probe.py",
+        "roles/vllm_runtime/tasks/verify.yml",
         "plugins/module_utils/gateway/service.py",
         "plugins/module_utils/nccl/bandwidth.py",
         # Constants for apt.
