@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         debian_packages,
         fabric_neighbors_info,
         fabric_probe,
+        field_evidence,
         flashinfer_kernels,
         gateway_info,
         hub_model_info,

@@ -6,7 +6,7 @@
 
 Combines the fact ``gb10_plan``, which may be empty, the results of the checks and the evidence of each node, and the
 last results on the controller. Fails if identifying text is left.
-Each node has registered ``verify_node``, ``verify_probe`` and the result of ``field_report_info`` as
+Each node has registered ``verify_node``, ``verify_probe`` and the result of ``field_evidence`` as
 ``__field_report_evidence``.
 """
 

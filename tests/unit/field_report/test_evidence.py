@@ -62,7 +62,7 @@ def test_each_item_fails_alone(tmp_path: Path) -> None:
     program(tmp_path, "dpkg-query", "printf '%s\\n' \"$3\" 'installed\tg++\t13' 'not-installed\tninja-build\t'; exit 1")
     program(tmp_path, "lslocks", "printf '%s\\n' 'apt /var/lib/dpkg/lock-frontend' 'apt-get /tmp/apt/lock'")
     program(tmp_path, "nvidia-smi", f"cat <<'END'\n{SMI}\nEND")
-    answer = run_module("field_report_info", {"install_dir": str(tmp_path / "none")}, tmp_path)
+    answer = run_module("field_evidence", {"install_dir": str(tmp_path / "none")}, tmp_path)
     found, unread = answer["evidence"], answer["unread"]
     assert {name for name, value in found.items() if value is None} == set(unread)
     assert {"profiles", "networkd", "routes", "updates", "failed_units", "dpkg"} <= set(unread)
@@ -85,7 +85,7 @@ def test_only_known_lines_of_a_log_leave_the_node(tmp_path: Path) -> None:
     ]
     program(tmp_path, "systemctl", "exit 0")
     program(tmp_path, "journalctl", f"cat <<'END'\n{chr(10).join(log)}\nEND")
-    answer = run_module("field_report_info", {"install_dir": str(tmp_path)}, tmp_path)
+    answer = run_module("field_evidence", {"install_dir": str(tmp_path)}, tmp_path)
     shown = [
         "ValueError: REDACTED",
         "gpu-out-of-memory: CUDA out of memory REDACTED",
