@@ -7,7 +7,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+
+#: An option with members, such as --hf-overrides.a.b or -O.mode.
+_MEMBER = re.compile(r"(--[A-Za-z][\w-]*|-[A-Za-z]\w*)\.[^=\s]+")
 
 
 def options(args: Iterable[str]) -> Iterator[tuple[str, list[str], list[str]]]:
@@ -27,3 +30,22 @@ def options(args: Iterable[str]) -> Iterator[tuple[str, list[str], list[str]]]:
             values, found = [*values, word], [*found, word]
     if found:
         yield name, values, found
+
+
+def moved(args: Sequence[str]) -> Iterator[int]:
+    """Yield the position of each word that vLLM would move to another place than it is read here.
+
+    vLLM takes each word that begins with - and has a dot before = for an option with members, takes the next word as
+    its value if it has no =, and moves both to the end. So -0.5 hides the word behind it, and a further word becomes a
+    value of the option before. Source: vLLM 0.33, utils/argparse_utils.py.
+    """
+    for index, given in enumerate(args):
+        # -O3 becomes an option and a value before.
+        word = given.removeprefix("-O").removeprefix("=") if re.match(r"-O[^.]", given) else given
+        name, equals, _value = word.partition("=")
+        if word.startswith("-") and "." in name:
+            behind = args[index + 1 : index + (2 if equals else 3)]
+            ends = [each.startswith("-") for each in behind] + [True]
+            # Without =, one word, and then an option or the end.
+            if not _MEMBER.fullmatch(name) or not (ends[0] if equals else behind and not ends[0] and ends[1]):
+                yield index

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
+from ansible_collections.gb10.cluster.plugins.module_utils.common import arguments, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 
 VARIABLE = "gb10_secret_env"
@@ -109,17 +109,23 @@ def _of_ray(name: str, path: str) -> Problem:
 
 
 def check_arguments(argv: Sequence[str], path: str) -> list[Problem]:
-    """Return a problem for each argument of vllm serve that holds a secret, may hide one in a file, or configures TLS.
+    """Return a problem for each argument of vllm serve that holds a secret, may hide one in a file or behind another
+    argument, or configures TLS.
 
     argparse accepts options by the beginning of their names, and vLLM accepts underscores for hyphens. It joins
     --option.member=value into an object, which becomes the option's value.
     """
-    problems = []
+    found = "vLLM would take this word for an option with a dot, and the next word for its value"
+    fix = "write --option.member=value, or JSON"
+    problems = [
+        Problem(f"{path}[{index}]", found, "--option.member=value, and then an option", fix)
+        for index in arguments.moved(argv)
+    ]
     for index, word in enumerate(argv):
         if names_user(word):
             problems.append(_of_address(f"{path}[{index}]"))
         # Both words may be one item of the list, which vLLM refuses.
-        name, *value = re.split("[= .]", word.replace("_", "-"), maxsplit=1)
+        name, *value = re.split(r"[=\s.]", word.replace("_", "-"), maxsplit=1)
         if not name.startswith("--") or name == "--":
             continue
         # vLLM handles this option itself, and only by its full name.

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -56,19 +55,20 @@ def present(found: Iterable[str]) -> list[str]:
 
 
 def remove(run: Run, found: Iterable[str]) -> None:
-    """Remove files and whole folders without following links, and let systemd forget removed units.
+    """Remove files and whole folders of one file system without following links, and let systemd forget removed units.
 
-    Raises ValueError and OSError.
+    Raises ValueError. A user of a service can make folders that are too deep for a recursion.
     """
-    for path in map(Path, found):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+    for path in found:
+        _checked(run, "rm", "--recursive", "--force", "--one-file-system", "--", path)
     _systemctl(run, "daemon-reload")
 
 
 def _systemctl(run: Run, *words: str, allowed: tuple[int, ...] = (0,)) -> None:
-    status, _stdout, stderr = run(["systemctl", *words])
+    _checked(run, "systemctl", *words, allowed=allowed)
+
+
+def _checked(run: Run, *argv: str, allowed: tuple[int, ...] = (0,)) -> None:
+    status, _stdout, stderr = run([*argv])
     if status not in allowed:
-        raise ValueError(f"systemctl {' '.join(words)} failed: {stderr.strip() or status}")
+        raise ValueError(f"{' '.join(argv)} failed: {stderr.strip() or status}")

@@ -206,6 +206,8 @@ def _unread(name: str, release: str, queried: Sequence[str] | None, path: str) -
 
 def unknown(name: str, release: str, there: Mapping[str, Option], queried: bool, path: str) -> Problem:
     """Return the Problem for an unknown option: its history, its replacement, or a similar name."""
+    # What follows a blank may be a secret.
+    name = re.split(r"\s", name, maxsplit=1)[0]
     at, word = number(release), rows("OPTIONS").get(name, ("",))[0]
     names = [flag for option in there.values() for flag in (option.name, *option.aliases)]
     # argparse accepts an unambiguous abbreviation. It may be ambiguous in the next release, so it is refused here.

@@ -35,14 +35,18 @@ def run(step: Decision, given: Inputs, _variables: dict[str, Any]) -> dict[str, 
     mode, folder_mode = (0o600, 0o700) if given.private else (io_file.READABLE, io_file.SEARCHABLE)
     changed = []
     try:
-        for path, text in ((Path(name).expanduser().resolve(), text) for name, text in given.files.items()):
-            before, before_mode = io_file.read_file(str(path))
+        for name, text in given.files.items():
+            # A link in the file's place is replaced, not followed.
+            folder = Path(name).expanduser().parent.resolve()
+            path = folder / Path(name).name
+            before, before_mode = (None, None) if path.is_symlink() else io_file.read_file(str(path))
             if (before, before_mode) == (text, mode):
                 continue
             header = {"before_header": str(path), "after_header": str(path)}
             changed.append({**header, "before": before or "", "after": text})
             if not step.check_mode:
-                path.parent.mkdir(mode=folder_mode, parents=True, exist_ok=True)
+                for each in reversed([folder, *folder.parents]):
+                    each.mkdir(mode=folder_mode, exist_ok=True)
                 io_file.write_file(str(path), text, mode)
     except OSError as error:
         return {"failed": True, "msg": str(error)}

@@ -60,3 +60,16 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 def test_a_role_ends_a_file_with_a_line_break(path: str) -> None:
     """Ansible keeps a backslash in a text of a template, so an escaped one would be in the file."""
     assert r"~ '\\n'" not in read(path)
+
+
+def test_every_new_folder_of_a_private_file_is_private(tmp_path: Path) -> None:
+    path = tmp_path / "a/b/client.key"
+    write(path, "secret\n", private=True)
+    assert (mode(path.parent), mode(path.parent.parent)) == (0o700, 0o700)
+
+
+def test_a_link_in_a_files_place_is_replaced(tmp_path: Path) -> None:
+    path, target = tmp_path / "client.key", tmp_path / "target"
+    path.symlink_to(target)
+    write(path, "secret\n", private=True)
+    assert not path.is_symlink() and path.read_text() == "secret\n" and not target.exists()

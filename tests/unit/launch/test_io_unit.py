@@ -134,6 +134,21 @@ def test_a_service_is_removed_with_its_files_and_no_link_is_followed(host: Host)
     assert host.call(MISSING, **given)[0]["changed"] is False
 
 
+def test_a_folder_that_is_too_deep_for_a_recursion_is_removed(host: Host) -> None:
+    """The user of a service can make it."""
+    top = host.folder / "state"
+    top.mkdir()
+    descriptor = os.open(top, os.O_RDONLY)
+    for _level in range(1200):
+        os.mkdir("d", dir_fd=descriptor)
+        inner = os.open("d", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = inner
+    os.close(descriptor)
+    done, _calls = host.call(STOPPED, state="absent", removed=[str(top)])
+    assert done["changed"] and not top.exists()
+
+
 def test_a_failed_command_of_systemd_is_an_error(host: Host) -> None:
     tools = program(host.folder / "bin2", "systemctl", f'[ "$1" = show ] && cat {host.folder}/shown || exit 4')
     host.call(RUNNING)

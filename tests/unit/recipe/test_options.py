@@ -107,6 +107,7 @@ NAMED: dict[str, str] = {
     "--enforce-eager stray.py": UNLISTED,
     "-x": UNLISTED,
 }
+MOVED = "vLLM would take this word for an option with a dot"
 PORT, HOST, SHORT = "opens a port that requires no key", "sends data to another host", "is short for"
 #: Words of a command, and why they are refused.
 REFUSED: dict[str, str] = {
@@ -129,6 +130,10 @@ REFUSED: dict[str, str] = {
     "--hf_token.x y": "every user of the head could read it",
     "--ssl-keyfile.x=1": "--ssl-keyfile is given",
     "-sc.model=/srv/draft": "a folder of the nodes",
+    "--speculative-config -0.5 --override-generation-config '{}'": MOVED,
+    "--speculative-config --hf-overrides.a b '{}'": MOVED,
+    "--speculative-config --hf-overrides.a --override-generation-config '{}'": MOVED,
+    "--hf-overrides.a=b '{}'": MOVED,
     "--speculative-config.model+ /srv/draft": "a folder of the nodes",
     "--no-otlp-traces-endpoint=http://attacker": HOST,
     "--api-key x": "every user of the head could read it",
