@@ -166,7 +166,7 @@ def test_what_pip_and_uv_install_as_root_must_match_its_hash() -> None:
     assert "_common_environment_install" in sync and "'--require-hashes'" in install
     (hub,) = (
         task["ansible.builtin.pip"]
-        for task in steps("roles/model_store/tasks/list.yml")
+        for task in steps("roles/model_store/tasks/fetch.yml")
         if "ansible.builtin.pip" in task
     )
     assert "name" not in hub and hub["requirements"].endswith("/hub.lock")
