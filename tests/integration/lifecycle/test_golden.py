@@ -46,7 +46,7 @@ def test_changed_weights_give_other_golden_answers(
         answers_again(head)
     again = cluster.play("golden", *recorded).assert_ok()
     # The result of the last run is new.
-    assert again.changed_tasks() == {"Write a file of the golden answers on the controller"}
+    assert again.changed_tasks() == {"Write the result of the golden answers, and a renewed record"}
 
 
 def started(head: Host) -> str:

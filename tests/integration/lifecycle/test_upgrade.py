@@ -150,9 +150,9 @@ def test_killed_at_a_random_task_the_repeated_upgrade_converges(
     text = completion(head)
     tasks = (
         "Install exactly the locked packages",
-        "Apply the vLLM patches that the GPUs need",
+        "Compare vLLM with the patches for this GPU",
         "Point the link current at this runtime",
-        "Write the files of the service",
+        "Write gb10-vllm.service, its programs and settings",
         "Stop the vLLM server that must be replaced",
         "Verify that Ray has every node and GPU",
         "Wait until the API is healthy",

@@ -62,7 +62,7 @@ def test_a_service_that_would_not_start_at_boot_is_enabled_without_a_restart(
     ray = main_pids(nodes, "gb10-ray")
     nodes["spark2"].check_output("systemctl disable gb10-ray")
     assert cluster.site("--tags", "ray_cluster").assert_ok().changed_tasks() == {
-        "Start the service, or restart it when its inputs changed"
+        "Start gb10-ray.service, or restart it when its inputs changed"
     }
     assert nodes["spark2"].check_output("systemctl is-enabled gb10-ray") == "enabled"
     assert main_pids(nodes, "gb10-ray") == ray
@@ -80,9 +80,9 @@ def test_only_the_server_restarts_when_only_its_arguments_change(
     assert main_pids({"head": head}, "gb10-vllm") == vllm
     run = cluster.serve(*extra(gb10_vllm_extra_args=arguments)).assert_ok("Restarting gb10-vllm.service on spark1")
     assert run.changed_tasks() == {
-        "Write the files of the service",
+        "Write gb10-vllm.service, its programs and settings",
         "Stop the vLLM server that must be replaced",
-        "Start the service, or restart it when its inputs changed",
+        "Start gb10-vllm.service, or restart it when its inputs changed",
         "Record the launch inputs of the working model",
     }
     assert main_pids(nodes, "gb10-ray") == ray
@@ -107,7 +107,7 @@ def test_killed_after_writing_a_new_token_the_next_run_restarts_ray_and_shows_no
     shown = run_and_kill(
         "site.yml",
         [*cluster.arguments, *SERVE, "-vvv", "--diff"],
-        "gb10.cluster.common : Write the files of the service",
+        "gb10.cluster.ray_cluster : Write gb10-ray.service, its programs and settings",
     )
     assert main_pids(nodes, "gb10-ray") == ray
     run = cluster.serve("-vvv", "--diff").assert_ok("Restarting gb10-ray.service on spark2")
@@ -184,6 +184,6 @@ def test_after_a_worker_reboots_site_brings_the_answer_back(
         not {"Apply the fabric configuration on the workers", "Apply the fabric configuration on the head"}
         & run.changed_tasks()
     )
-    assert "Write the files of the service" not in run.changed_tasks()
+    assert not [name for name in run.changed_tasks() if name.endswith("its programs and settings")]
     assert completion(head).strip()
     assert len(ranks(head)) == len(nodes)
