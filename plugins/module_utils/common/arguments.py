@@ -45,7 +45,8 @@ def moved(args: Sequence[str]) -> Iterator[int]:
         name, equals, _value = word.partition("=")
         if word.startswith("-") and "." in name:
             behind = args[index + 1 : index + (2 if equals else 3)]
-            ends = [each.startswith("-") for each in behind] + [True]
+            # argparse takes -0 for a value.
+            ends = [bool(re.match(r"-(?!\d+$)", each)) for each in behind] + [True]
             # Without =, one word, and then an option or the end.
             if not _MEMBER.fullmatch(name) or not (ends[0] if equals else behind and not ends[0] and ends[1]):
                 yield index

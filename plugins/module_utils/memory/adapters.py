@@ -76,7 +76,7 @@ def folders(words: Sequence[str]) -> list[str]:
 def _paths(word: str) -> Iterator[str]:
     try:
         given = json.loads(word)
-    except ValueError:
+    except (ValueError, RecursionError):
         yield word.partition("=")[2]
         return
     for each in given if isinstance(given, list) else [given]:

@@ -148,7 +148,7 @@ def _overrides(given: Mapping[str, Any]) -> Mapping[str, Any]:
 def _json(value: Any) -> Mapping[str, Any]:
     try:
         found = json.loads(value) if isinstance(value, str) else value
-    except ValueError:
+    except (ValueError, RecursionError):
         # vLLM reports it.
         return {}
     return found if isinstance(found, Mapping) else {}

@@ -38,7 +38,7 @@ def stamp(store: str, name: str) -> dict[str, Any] | None:
     text, _mode = io_file.read_file(f"{store}/{name}/{STAMP}")
     try:
         found = json.loads(text) if text else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     path = f"{store}/{name}/{LIBRARY}"
     return (

@@ -19,6 +19,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import argumen
         ('-O{"a":"b.c"} --y', []),
         ("-O3 --y", []),
         ("-O-0.5 --y", [0]),
+        ("-O=--a.b=c -0", [0]),
+        ("--a.b -0 --y", []),
         # It takes the name of the next option, also of an owner's behind a recipe.
         ("--x -0.5 --y", [1]),
         ("--x y -0.5", [2]),
