@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -137,22 +138,21 @@ def test_a_connection_that_ends_leaves_the_queue() -> None:
 
 
 @pytest.mark.parametrize("reads", [True, False])
-def test_an_answer_that_nobody_reads_ends_the_connection(reads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(io_turns, "UNREAD_SECONDS", 0.2)
-
-    async def scenario(port: int, made: list[Connection]) -> int:
+def test_an_answer_that_nobody_reads_ends_the_connection(reads: bool) -> None:
+    async def scenario(port: int, made: list[Connection]) -> bool:
         reader, _writer = await opened(port, b"x")
         while not made:
             await asyncio.sleep(0)
+        made[0]._later = later = mock.Mock()
         made[0].transport.write(b"y" * (8 << 20))
-        taken = 0
-        while reads and taken < 8 << 20:
-            taken += len(await reader.read(1 << 20))
-            await asyncio.sleep(0.02)
-        await asyncio.sleep(0 if reads else 0.5)
-        return made[0].transport.get_write_buffer_size() if not made[0]._reading.closed else -1
+        (seconds, end), waiting = later.call_args.args, made[0].transport.get_write_buffer_size()
+        while reads and made[0].transport.get_write_buffer_size() == waiting:
+            await reader.read(1 << 20)
+        assert seconds == io_turns.UNREAD_SECONDS
+        end()
+        return made[0]._reading.closed
 
-    assert served(scenario) == (0 if reads else -1)
+    assert served(scenario) is not reads
 
 
 @pytest.mark.parametrize("large", [True, False])
@@ -160,7 +160,7 @@ def test_a_closed_connection_whose_rest_nobody_reads_ends(large: bool, monkeypat
     """A rest below the mark of pause_writing stays forever without a limit, and close() waits for it."""
     monkeypatch.setattr(io_turns, "UNREAD_SECONDS", 0.2)
 
-    async def scenario(port: int, made: list[Connection]) -> tuple[bool, bool]:
+    async def scenario(port: int, made: list[Connection]) -> bool:
         reader, writer = await opened(port, b"x")
         writer.transport.pause_reading()
         while not made:
@@ -170,8 +170,9 @@ def test_a_closed_connection_whose_rest_nobody_reads_ends(large: bool, monkeypat
         made[0].transport.write(b"y" * (8 << 20))
         made[0].transport.close()
         waits = made[0]._reading.get_write_buffer_size() > 0
-        await asyncio.sleep(0.7)
+        while made[0]._reading._connection is not None:
+            await asyncio.sleep(0.01)
         assert not reader.at_eof()
-        return waits, made[0]._reading._connection is None
+        return waits
 
-    assert served(scenario) == (True, True)
+    assert served(scenario)

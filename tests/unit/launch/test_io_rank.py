@@ -13,12 +13,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from waiting import wait_until
 
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_rank
 
@@ -160,10 +160,7 @@ def test_the_end_of_a_service_ends_the_others(port: int, tmp_path: Path, number:
     ]
     pids: list[int] = []
     try:
-        deadline = time.monotonic() + 20
-        while not all(mark.exists() and mark.read_text(encoding="utf-8") for mark in marks):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: all(mark.exists() and mark.read_text(encoding="utf-8") for mark in marks), 60, pause=0.05)
         pids = [int(mark.read_text(encoding="utf-8")) for mark in marks]
         ranks[1].send_signal(number)
         assert [rank.wait(20) for rank in ranks] == [1, status, 1]

@@ -7,10 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_ray_node
@@ -61,10 +61,7 @@ def test_ray_ends_when_its_raylet_has_ended(name: str) -> None:
 
 def test_a_stop_reaches_ray(name: str) -> None:
     with parent(name, "60") as process:
-        deadline = time.monotonic() + 20
-        while not runs(name):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: runs(name), 60, pause=0.05)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
     assert process.returncode == 0, "a stop is no failure, whatever the status of `ray start`"

@@ -31,12 +31,12 @@ REFUSED = {
 
 @pytest.mark.parametrize(("text", "found"), REFUSED.values(), ids=REFUSED)
 def test_other_yaml_is_one_problem(text: str, found: str) -> None:
-    begin = time.monotonic()
+    begin = time.process_time()
     data, problems = load(text, "r.yaml")
     assert (data, len(problems)) == (None, 1)
     assert found in str(problems[0])
     assert len(str(problems[0])) < 300
-    assert time.monotonic() - begin < 5, "it took too long"
+    assert time.process_time() - begin < 5, "it took too long"
 
 
 def test_plain_yaml_is_its_data() -> None:

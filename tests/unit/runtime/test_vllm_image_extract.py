@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from engine_host import EngineHost
 from fake_vllm import install
 from repository import ROOT
 from run_module import program, run_module
+from waiting import wait_until
 
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy, io_package
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Assembler, Copy
@@ -283,10 +283,7 @@ def test_what_a_killed_run_left_is_removed(host: Host) -> None:
     assert process.stdin is not None
     process.stdin.write(json.dumps({"ANSIBLE_MODULE_ARGS": {"name": "vllm_image_extract", "inputs": host.arguments()}}))
     process.stdin.close()
-    deadline = time.monotonic() + 30
-    while "cp" not in host.calls():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: "cp" in host.calls(), 60, pause=0.05)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     host.trouble("none 0")
