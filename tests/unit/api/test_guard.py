@@ -330,7 +330,7 @@ def test_a_body_in_single_bytes_reaches_vllm_as_one() -> None:
     messages = [{"type": "http.request", "body": body[at : at + 1], "more_body": True} for at in range(len(body))]
     api = asked("/v1/completions", BEARER, [*messages, {"type": "http.request", "body": b""}])[0]
     assert api.bodies == [body]
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize("body", [b"{", b"[" * 40_000, b"[]", b"{}"], ids=["cut off", "deep", "a list", "empty"])

@@ -94,8 +94,8 @@ def test_a_recorded_failure_is_explained() -> None:
 
 
 @given(st.lists(st.text(max_size=80), max_size=20))
-def test_no_log_breaks_it(lines: list[str]) -> None:
-    excerpt.known(lines)
+def test_words_that_no_symptom_has_are_only_counted(lines: list[str]) -> None:
+    assert len(excerpt.known(lines)) <= 1
 
 
 @pytest.mark.parametrize("part", ["a", "a.", "ab:", "Error ", "1.", 'File "a/'])

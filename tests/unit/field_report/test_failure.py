@@ -74,4 +74,5 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 
 @given(JSON)
 def test_no_file_breaks_the_reader(value: Any) -> None:
-    failure.of_nodes(json.dumps(value), ["a"])
+    found = failure.of_nodes(json.dumps(value), ["a"])
+    assert all("a" in each["hosts"] for run in found for each in run["failures"])

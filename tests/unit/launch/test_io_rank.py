@@ -86,6 +86,7 @@ def test_one_that_gave_up_waiting_can_come_again(port: int) -> None:
         await following
         await until(lambda: not head.others)
         await asyncio.gather(leading, meet(port, 1), meet(port, 2))
+        assert head.others.keys() == {"1", "2"}
 
     asyncio.run(asyncio.wait_for(scenario(), 10))
 

@@ -384,6 +384,30 @@ def test_the_check_can_pass(check: Callable[[str], Iterator[str]], good: str) ->
     assert list(check(good)) == []
 
 
+def proves(code: ast.AST, helpers: dict[str, ast.AST]) -> bool:
+    """Return whether code, or one of the helpers that it calls, can fail with an assertion."""
+    if any(isinstance(node, ast.Assert) for node in ast.walk(code)):
+        return True
+    called = {ast.unparse(node.func).rpartition(".")[2] for node in ast.walk(code) if isinstance(node, ast.Call)}
+    others = {name: helper for name, helper in helpers.items() if name not in called}
+    return any(name == "raises" or name.startswith("assert_") for name in called) or any(
+        proves(helpers[name], others) for name in called & helpers.keys()
+    )
+
+
+def test_every_test_can_fail() -> None:
+    found = set()
+    for path in files("tests/**/test_*.py"):
+        functions = {
+            node.name: node
+            for node in ast.walk(ast.parse(read(path)))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        }
+        tests = {name: node for name, node in functions.items() if name.startswith("test_")}
+        found |= {f"{path}::{name}" for name, node in tests.items() if not proves(node, functions)}
+    assert found == set()
+
+
 def test_locks_name_no_host_of_a_registry() -> None:
     # An owner's index has the same files. Hashes identify them.
     locks = files("requirements*.txt", "tests/clients/package-lock.json")

@@ -73,7 +73,7 @@ class Head(EngineHost):
         }
         return self.play([{**task, "loop_control": {"loop_var": "vllm_runtime_layer"}}], *arguments)
 
-    def refuses(self, failed: Run, *words: str) -> None:
+    def assert_refuses(self, failed: Run, *words: str) -> None:
         assert failed.status != 0
         assert [each for each in words if each not in failed.output] == []
         assert self.built() == {}
@@ -107,7 +107,9 @@ def test_another_wheel_is_refused(head: Head, content: bytes | None) -> None:
         head.wheel.write_bytes(content)
     found = hashlib.sha256(content).hexdigest() if content else "none"
     wanted = hashlib.sha256(CONTENT).hexdigest()
-    head.refuses(head.build(), f"{head.wheel} on spark1 has sha256 {found}. Expected: {wanted}. Fix: remove the build")
+    head.assert_refuses(
+        head.build(), f"{head.wheel} on spark1 has sha256 {found}. Expected: {wanted}. Fix: remove the build"
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,7 @@ def test_another_wheel_is_refused(head: Head, content: bytes | None) -> None:
 )
 def test_an_image_of_other_releases_is_refused(head: Head, package: str, found: str) -> None:
     head.installed(**{package: "9.0"})
-    head.refuses(
+    head.assert_refuses(
         head.build(),
         f"gb10_container_image: {BASE} has {found} and Python {TAG}. Expected: vLLM 0.32.0 and torch 2.13.0, the releases",
         "Fix: use an image with these releases, or set gb10_runtime_lock",
@@ -124,7 +126,7 @@ def test_an_image_of_other_releases_is_refused(head: Head, package: str, found: 
 
 def test_a_wheel_for_another_python_is_refused(tmp_path: Path) -> None:
     head = Head(tmp_path / "other", "cp39")
-    head.refuses(head.build(), f"and a Python for {head.file}")
+    head.assert_refuses(head.build(), f"and a Python for {head.file}")
     stable = Head(tmp_path / "stable", "abi3")
     stable.build().assert_ok()
     assert stable.built() == {stable.image: [f"layer/{stable.file}"]}
@@ -134,7 +136,7 @@ def test_no_image_is_built_before_the_wheel(head: Head) -> None:
     head.plan = head.planned(built=False)
     failed = head.play([{"ansible.builtin.include_role": {**ROLE, "tasks_from": "prepare"}}])
     name = head.plan["build"]["name"]
-    head.refuses(
+    head.assert_refuses(
         failed,
         f"vllm_build_enabled: the build is not on every node ({name}).",
         "Fix: run site.yml, or add the tag vllm_build.",
