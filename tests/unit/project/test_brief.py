@@ -89,8 +89,7 @@ def shown(
     argv = command(playbook, arguments)
     if terminal:
         argv = ["script", "--quiet", "--command", f"stty columns {terminal}; {shlex.join(argv)}", "/dev/null"]
-    own = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
-    given = own | {"NO_COLOR": "1"} | environment
+    given = os.environ | {"NO_COLOR": "1"} | environment
     done = subprocess.run(argv, cwd=ROOT, env=given, stdout=subprocess.PIPE, stderr=errors, check=False)
     return done.stdout.decode()
 
