@@ -38,6 +38,7 @@ mutants_installed := .venv-mutants/.installed
 clients_bin := .venv-clients/bin
 clients_installed := .venv-clients/.installed
 node_installed := .venv-clients/node/.installed
+cuda_installed := .venv/cuda/.installed
 
 .PHONY: help setup requirements downloads shellcheck promtool nft lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat mutants compat patch locks gateway clients nccl-source release-table collection docs release changelog-plugins variables molecule integration test test-all demo demo-down bench bench-fabric bench-store bench-patch arm64 faults clean root
 
@@ -73,6 +74,12 @@ $(clients_installed): requirements-clients.txt requirements-clients-old.txt | $(
 	  -r requirements-clients-old.txt
 	@touch $@
 
+# NVIDIA's wheels are a toolkit, except that NCCL looks for libraries in lib64.
+$(cuda_installed): requirements-cuda.txt | $(installed)
+	$(bin)/pip install --quiet --disable-pip-version-check --require-hashes --upgrade --target $(@D) -r requirements-cuda.txt
+	ln -sfn lib $(@D)/nvidia/cu13/lib64
+	@touch $@
+
 # Ubuntu has no package with this browser; then its tests are skipped.
 $(node_installed): tests/clients/package-lock.json | $(clients_installed)
 	@command -v npm >/dev/null || { apt-get update -q && apt-get install -qy --no-install-recommends nodejs npm; }
@@ -86,7 +93,7 @@ requirements: ## Resolve the requirements-*.in and tests/clients/package.json in
 	rm -rf build/requirements
 	$(PYTHON) -m venv build/requirements
 	build/requirements/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.txt
-	for name in uv dev docs mutants clients; do \
+	for name in uv dev docs mutants clients cuda; do \
 	  build/requirements/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command 'make requirements' requirements-$$name.in --output-file requirements-$$name.txt; \
 	done
@@ -138,7 +145,8 @@ compat: ## Run the unit tests and ansible-test sanity with another ansible-core 
 	$(PYTHON) -m venv build/compat
 	sed 's/^ansible-core==.*/ansible-core~=$(CORE).0/' requirements-dev.in >build/compat/requirements.in
 	build/compat/bin/pip install --quiet --disable-pip-version-check --requirement build/compat/requirements.in
-	build/compat/bin/pytest tests/unit tests/sanity/test_ansible_test.py --numprocesses=auto $(PYTEST_ARGS)
+	build/compat/bin/pytest tests/unit --numprocesses=auto $(PYTEST_ARGS)
+	build/compat/bin/pytest tests/sanity/test_ansible_test.py $(PYTEST_ARGS)
 
 patch: setup ## Test the patches and the table of arguments on published vLLM releases (RELEASES=all; downloads 16 to 330 MB each into ~/.cache/gb10-lab)
 	$(bin)/pytest tests/patch --releases=$(RELEASES) --junit-xml=build/junit/patch.xml $(PYTEST_ARGS)
@@ -174,7 +182,7 @@ downloads: root setup ## Download the labs' root file system, wheels and models 
 	$(bin)/ansible-playbook tests/lab/playbooks/lab_up.yml -i inventories/lab -e lab_state=cached
 
 # Molecule needs Ansible's commands in PATH; an activated .venv works too.
-molecule: root setup $(if $(filter nccl,$(SCENARIO)),nccl-source) ## Run a SCENARIO in a lab: create, check mode, converge, idempotence, integration tests, destroy
+molecule: root setup $(if $(filter nccl,$(SCENARIO)),nccl-source $(cuda_installed)) ## Run a SCENARIO in a lab: create, check mode, converge, idempotence, integration tests, destroy
 	PATH="$(CURDIR)/$(bin):$$PATH" molecule test --scenario-name $(SCENARIO)
 
 integration: setup ## Run all integration tests on a running cluster (INVENTORY, by default the demo's lab)

@@ -1,7 +1,7 @@
 """Run parts of the tests, two at a time, and print a summary with the time of each: run.py test|test-all [PART ...]
 
 Each part is a target of the Makefile. Its output is in build/log/PART.log, and is also printed if it fails. Exits with
-1 if a part fails.
+1 if a part fails, or if a named one cannot run on this machine.
 """
 
 from __future__ import annotations
@@ -34,14 +34,6 @@ class Part:
     after: Sequence[str] = ()
 
 
-def no_nccl() -> str:
-    return (
-        ""
-        if Path("/usr/local/cuda/bin/nvcc").exists()
-        else "it needs a CUDA toolkit in /usr/local/cuda, which does not exist"
-    )
-
-
 def no_other_machine() -> str:
     return "this is an arm64 machine, where every part runs natively" if platform.machine() == "aarch64" else ""
 
@@ -61,8 +53,9 @@ PARTS: Mapping[str, Part] = {
     "default": molecule("default"),
     "changes": molecule("changes"),
     "lifecycle": molecule("lifecycle"),
-    "nccl-source": Part(["nccl-source"]),
-    "nccl": molecule("nccl", "nccl-source", missing=no_nccl),
+    # On Ubuntu, the downloads include Debian's key.
+    "nccl-source": Part(["nccl-source"], after=("downloads",)),
+    "nccl": molecule("nccl", "nccl-source"),
     "store": molecule("store"),
     "switch": molecule("switch"),
     "reset": molecule("reset"),
@@ -214,7 +207,11 @@ class Usage:
 def summary(target: str, ended: Sequence[Run], left_out: Mapping[str, str], found: Sequence[Case]) -> Iterator[str]:
     """Yield the times, the omitted parts and tests with reasons, and the closing line."""
     yield f"{'part':<12} {'seconds':>8} {'CPU':>6}"
-    yield from (f"{run.name:<12} {run.seconds:8.0f} {run.cpu:6.0f}{'  FAILED' if run.status else ''}" for run in ended)
+    ran = {case.part for case in found if case.outcome != "skipped"}
+    skipped = {case.part for case in found} - ran
+    for run in ended:
+        verdict = "  FAILED" if run.status else "  all skipped" if run.name in skipped else ""
+        yield f"{run.name:<12} {run.seconds:8.0f} {run.cpu:6.0f}{verdict}"
     yield "the slowest tests:"
     yield from (f"{case.seconds:8.1f} s  {case}" for case in sorted(found, key=lambda case: -case.seconds)[:15])
     yield from (f"left out: {name}: {reason}" for name, reason in left_out.items())
@@ -227,7 +224,8 @@ def summary(target: str, ended: Sequence[Run], left_out: Mapping[str, str], foun
     # Parts that fail without a failing test: a linter, a playbook before the tests, or the removal of a lab.
     failed_parts = {run.name for run in ended if run.status} - {case.part for case in found if case.outcome == "failed"}
     failed = outcomes.count("failed") + len(failed_parts)
-    yield f"{outcomes.count('passed')} passed, {failed} failed, {outcomes.count('skipped')} skipped"
+    tests = f"{outcomes.count('passed')} passed, {failed} failed, {outcomes.count('skipped')} skipped"
+    yield f"{tests}; {len(left_out)} parts left out"
 
 
 def main(target: str, names: Sequence[str]) -> int:
@@ -245,11 +243,12 @@ def main(target: str, names: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     began, before = time.monotonic(), Usage.now()
     ended = run_all([name for name in chosen if name not in left_out], SETTINGS[target], logs)
+    refused = set(names) & left_out.keys()
     if not names:
         left_out |= {name: "`make test-all` runs it" for name in PARTS if name not in chosen}
     say(f"== {Usage.now().since(before, time.monotonic() - began)}")
     say("\n".join(summary(target, ended, left_out, list(cases(reports)))))
-    return int(any(run.status for run in ended))
+    return int(bool(refused) or any(run.status for run in ended))
 
 
 if __name__ == "__main__":

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 import run
-from repository import ROOT, load_yaml, read
+from repository import ROOT, files, load_yaml, read
 from waiting import wait_until
 
 REPORT = """<testsuites><testsuite>
 <testcase classname="tests.unit.test_a" name="test_b" time="1.5"/>
 <testcase classname="tests.unit.test_a" name="test_c" time="0.5"><skipped message="no GPU"/></testcase>
 {more}</testsuite></testsuites>"""
+TARGETS = set(re.findall(r"^([a-z0-9-]+):", read("Makefile"), re.MULTILINE))
 FAILED = '<testcase classname="tests.unit.test_a" name="test_d" time="0.1"><failure message="no"/></testcase>'
 
 
@@ -55,7 +56,7 @@ def test_two_run_at_once_and_each_after_what_it_needs(
     assert said.index("c begins") > said.index("a passed")
     assert "left out: d: `make test-all` runs it" in said
     assert "left out: 3 tests of c, which `make test-all` runs" in said
-    assert said.splitlines()[-1] == "0 passed, 0 failed, 0 skipped"
+    assert said.splitlines()[-1] == "0 passed, 0 failed, 0 skipped; 1 parts left out"
 
 
 def test_every_part_runs_though_one_fails_and_all_that_it_wrote_is_shown(
@@ -82,7 +83,7 @@ def test_every_part_runs_though_one_fails_and_all_that_it_wrote_is_shown(
         "     1.5 s  unit: tests/unit/test_a.py::test_b",
     ):
         assert words in said
-    assert said.splitlines()[-1] == "1 passed, 1 failed, 1 skipped"
+    assert said.splitlines()[-1] == "1 passed, 1 failed, 1 skipped; 1 parts left out"
     assert not (folder / "never.here").exists()
 
 
@@ -90,7 +91,28 @@ def test_a_failed_test_counts_once(project: Callable[..., Path], capsys: pytest.
     folder = project("unit:\n\t@cp report build/junit/unit.xml; exit 1\n", {"unit": run.Part(["unit"])})
     (folder / "report").write_text(REPORT.format(more=FAILED), encoding="utf-8")
     assert run.main("test-all", ["unit"]) == 1
-    assert capsys.readouterr().out.splitlines()[-1] == "1 passed, 1 failed, 1 skipped"
+    assert capsys.readouterr().out.splitlines()[-1] == "1 passed, 1 failed, 1 skipped; 0 parts left out"
+
+
+@pytest.mark.parametrize(("named", "status"), [([], 0), (["never"], 1)])
+def test_a_part_that_cannot_run_is_never_passed(
+    project: Callable[..., Path], capsys: pytest.CaptureFixture[str], named: list[str], status: int
+) -> None:
+    project("", {"never": run.Part(["never"], missing=lambda: "there is no GPU")})
+    assert run.main("test-all", named) == status
+    said = capsys.readouterr().out
+    assert "left out: never: there is no GPU" in said and said.endswith("skipped; 1 parts left out\n")
+
+
+def test_a_part_whose_tests_are_all_skipped_says_so(
+    project: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = project("unit:\n\t@cp report build/junit/unit.xml\n", {"unit": run.Part(["unit"])})
+    (folder / "report").write_text(re.sub(r"<testcase .* time=\"1.5\"/>", "", REPORT).format(more=""), encoding="utf-8")
+    assert run.main("test-all", []) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^unit .*  all skipped$", said, re.MULTILINE)
+    assert said.endswith("0 passed, 0 failed, 1 skipped; 0 parts left out\n")
 
 
 def test_a_part_that_is_none_is_refused() -> None:
@@ -104,13 +126,12 @@ def test_parts_wait_for_parts_that_there_are() -> None:
 
 
 def test_every_part_is_a_target_of_make() -> None:
-    targets = set(re.findall(r"^([a-z0-9-]+):", read("Makefile"), re.MULTILINE))
     assert {
         argument
         for part in run.PARTS.values()
         for argument in part.arguments
         if not argument.startswith("-") and "=" not in argument
-    } <= targets
+    } <= TARGETS
 
 
 def test_every_scenario_is_a_part() -> None:
@@ -154,9 +175,19 @@ def test_every_test_of_a_serving_model_runs_in_one_scenario() -> None:
     assert by_name == by_mark
 
 
-def test_the_workflow_runs_every_part() -> None:
-    suites = load_yaml(read(".github/workflows/ci.yml"))["jobs"]["checks"]["strategy"]["matrix"]["parts"]
-    assert {part for suite in suites for part in suite.split()} | {"downloads"} == set(run.PARTS)
+def test_the_workflow_runs_every_part_where_it_can_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = load_yaml(read(".github/workflows/ci.yml"))["jobs"]["checks"]["strategy"]["matrix"]
+    assert {part for suite in matrix["parts"] for part in suite.split()} | {"downloads"} == set(run.PARTS)
+    for system, machine in {"ubuntu-24.04": "x86_64", "ubuntu-24.04-arm": "aarch64"}.items():
+        monkeypatch.setattr(run.platform, "machine", lambda machine=machine: machine)
+        excluded = {each["parts"] for each in matrix["exclude"] if each["os"] == system}
+        assert excluded == {name for name, part in run.PARTS.items() if part.missing()}
+
+
+def test_every_step_of_a_workflow_is_a_target_of_make() -> None:
+    texts = [read(path) for path in files(".github/workflows/*.yml", ".ci/run")]
+    steps = {step for text in texts for step in re.findall(r"^[^#\n]*\bmake ([\w-]+)", text, re.MULTILINE)}
+    assert steps and steps <= TARGETS
 
 
 def test_a_terminated_run_ends_its_parts(tmp_path: Path) -> None:
