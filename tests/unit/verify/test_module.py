@@ -58,6 +58,8 @@ def test_a_machine_without_a_cluster(tmp_path: Path, check: bool) -> None:
     program(tmp_path, "ip", f"echo '{json.dumps(LINKS)}'")
     program(tmp_path, "systemctl", f"cat <<'X'\n{MISSING}\nX")
     program(tmp_path, "journalctl", "true")
+    # The real one simulates an upgrade of this machine, for up to 30 s.
+    program(tmp_path, "apt-get", "true")
     program(tmp_path, "nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9")
     program(tmp_path, "nft", """case "$*" in *table*) exit 1;; *) echo '{"nftables": []}';; esac""")
     for name in ("ufw", "firewall-cmd", "systemd-analyze", "iptables-legacy", "ip6tables-legacy"):
