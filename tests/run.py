@@ -225,7 +225,7 @@ def summary(target: str, ended: Sequence[Run], left_out: Mapping[str, str], foun
     failed_parts = {run.name for run in ended if run.status} - {case.part for case in found if case.outcome == "failed"}
     failed = outcomes.count("failed") + len(failed_parts)
     tests = f"{outcomes.count('passed')} passed, {failed} failed, {outcomes.count('skipped')} skipped"
-    yield f"{tests}; {len(left_out)} parts left out"
+    yield f"{tests}; parts left out: {len(left_out)}"
 
 
 def main(target: str, names: Sequence[str]) -> int:

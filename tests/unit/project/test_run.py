@@ -56,7 +56,7 @@ def test_two_run_at_once_and_each_after_what_it_needs(
     assert said.index("c begins") > said.index("a passed")
     assert "left out: d: `make test-all` runs it" in said
     assert "left out: 3 tests of c, which `make test-all` runs" in said
-    assert said.splitlines()[-1] == "0 passed, 0 failed, 0 skipped; 1 parts left out"
+    assert said.splitlines()[-1] == "0 passed, 0 failed, 0 skipped; parts left out: 1"
 
 
 def test_every_part_runs_though_one_fails_and_all_that_it_wrote_is_shown(
@@ -83,7 +83,7 @@ def test_every_part_runs_though_one_fails_and_all_that_it_wrote_is_shown(
         "     1.5 s  unit: tests/unit/test_a.py::test_b",
     ):
         assert words in said
-    assert said.splitlines()[-1] == "1 passed, 1 failed, 1 skipped; 1 parts left out"
+    assert said.splitlines()[-1] == "1 passed, 1 failed, 1 skipped; parts left out: 1"
     assert not (folder / "never.here").exists()
 
 
@@ -91,7 +91,7 @@ def test_a_failed_test_counts_once(project: Callable[..., Path], capsys: pytest.
     folder = project("unit:\n\t@cp report build/junit/unit.xml; exit 1\n", {"unit": run.Part(["unit"])})
     (folder / "report").write_text(REPORT.format(more=FAILED), encoding="utf-8")
     assert run.main("test-all", ["unit"]) == 1
-    assert capsys.readouterr().out.splitlines()[-1] == "1 passed, 1 failed, 1 skipped; 0 parts left out"
+    assert capsys.readouterr().out.splitlines()[-1] == "1 passed, 1 failed, 1 skipped; parts left out: 0"
 
 
 @pytest.mark.parametrize(("named", "status"), [([], 0), (["never"], 1)])
@@ -101,7 +101,7 @@ def test_a_part_that_cannot_run_is_never_passed(
     project("", {"never": run.Part(["never"], missing=lambda: "there is no GPU")})
     assert run.main("test-all", named) == status
     said = capsys.readouterr().out
-    assert "left out: never: there is no GPU" in said and said.endswith("skipped; 1 parts left out\n")
+    assert "left out: never: there is no GPU" in said and said.endswith("skipped; parts left out: 1\n")
 
 
 def test_a_part_whose_tests_are_all_skipped_says_so(
@@ -112,7 +112,7 @@ def test_a_part_whose_tests_are_all_skipped_says_so(
     assert run.main("test-all", []) == 0
     said = capsys.readouterr().out
     assert re.search(r"^unit .*  all skipped$", said, re.MULTILINE)
-    assert said.endswith("0 passed, 0 failed, 1 skipped; 0 parts left out\n")
+    assert said.endswith("0 passed, 0 failed, 1 skipped; parts left out: 0\n")
 
 
 def test_a_part_that_is_none_is_refused() -> None:
