@@ -115,12 +115,7 @@ def check_arguments(argv: Sequence[str], path: str) -> list[Problem]:
     argparse accepts options by the beginning of their names, and vLLM accepts underscores for hyphens. It joins
     --option.member=value into an object, which becomes the option's value.
     """
-    found = "vLLM would take this word for an option with a dot, and the next word for its value"
-    fix = "write --option.member=value, or JSON"
-    problems = [
-        Problem(f"{path}[{index}]", found, "--option.member=value, and then an option", fix)
-        for index in arguments.moved(argv)
-    ]
+    problems = [_of_moved(f"{path}[{index}]") for index in arguments.moved(argv)]
     for index, word in enumerate(argv):
         if names_user(word):
             problems.append(_of_address(f"{path}[{index}]"))
@@ -150,6 +145,12 @@ def check_arguments(argv: Sequence[str], path: str) -> list[Problem]:
                 problems.append(Problem(f"{path}[{index}]", f"{name} is given", "TLS through gb10_api_tls_*", fix))
                 break
     return problems
+
+
+def _of_moved(path: str) -> Problem:
+    found = "vLLM would take this word for an option with a dot, and the next word for its value"
+    fix = "write --option.member=value, or JSON"
+    return Problem(path, found, "--option.member=value, and then an option", fix)
 
 
 def _is_value(argv: Sequence[str], index: int) -> bool:
