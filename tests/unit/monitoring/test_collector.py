@@ -86,6 +86,18 @@ def test_each_record_of_the_log_is_read_until_none_is_left() -> None:
         assert list(io_metrics.records(reader.fileno())) == [XID.format(number) for number in range(3)]
 
 
+def test_records_that_the_kernel_has_replaced_are_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    results: list[Any] = [b"a", BrokenPipeError(), b"b", BlockingIOError()]
+
+    def kernel(*_arguments: int) -> bytes:
+        if isinstance(result := results.pop(0), OSError):
+            raise result
+        return bytes(result)
+
+    monkeypatch.setattr(io_metrics.os, "read", kernel)
+    assert list(io_metrics.records(0)) == ["a", "b"]
+
+
 UNITS = (
     "Id=gb10-vllm.service\nLoadState=loaded\nActiveState=failed\nNRestarts=4\n\n"
     "Id=gb10-ray.service\nLoadState=loaded\nActiveState=active\nNRestarts=0\n\n"

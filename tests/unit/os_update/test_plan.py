@@ -165,6 +165,8 @@ def test_the_file_of_the_boot_loader_is_the_memory_of_the_update() -> None:
         # Without NVIDIA's packages for the running kernel, such as with DKMS, nothing is known about a new one.
         (replace(BEFORE, packages=PENDING[:1], versions={}), []),
         (replace(BEFORE, boot=replace(CURRENT.boot, default=NEW)), [f"GRUB starts {NEW}, not the newest kernel {OLD}"]),
+        # The update keeps the former kernel as the default until the new one was tried.
+        (replace(BEGUN, kernels=UPGRADED.kernels), []),
         # unattended-upgrades installed it, and the next boot would start it.
         (
             replace(CURRENT, kernels=(Kernel(RULED), Kernel(OLD)), boot=replace(CURRENT.boot, default=RULED)),
