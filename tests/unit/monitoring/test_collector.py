@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -94,7 +95,7 @@ def test_records_that_the_kernel_has_replaced_are_passed(monkeypatch: pytest.Mon
             raise result
         return bytes(result)
 
-    monkeypatch.setattr(io_metrics.os, "read", kernel)
+    monkeypatch.setattr(os, "read", kernel)
     assert list(io_metrics.records(0)) == ["a", "b"]
 
 

@@ -31,6 +31,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import io_
 from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.kernels import io_kernels
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import build as nccl_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_build as nccl_io_build
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_store as nccl_io_store
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
@@ -92,8 +93,8 @@ def nccl_build(folder: Path, patch: Patch) -> Inputs:
     program(folder / "cuda/bin", "nvcc", "[ $1 = --version ] && echo 'release 13.0, V13.0.88' || echo sm_121")
     version = "NCCL_MAJOR := 2\nNCCL_MINOR := 30\nNCCL_PATCH := 7\nPKG_REVISION := 1\n"
     (folder / "source/makefiles/version.mk").write_text(version, encoding="utf-8")
-    programs = frozenset(nccl_io_build.PROGRAMS)
-    finds(patch, nccl_io_build, "builder", nccl_io_build.Builder(os.uname().machine, 2, 1 << 40, 1 << 40, programs))
+    programs = frozenset(nccl_plan.PROGRAMS)
+    finds(patch, nccl_io_build, "builder", nccl_plan.Builder(os.uname().machine, 2, 1 << 40, 1 << 40, programs))
     given = {"store": f"{folder}/store", "source": f"{folder}/source", "cuda_home": f"{folder}/cuda"}
     return {**given, "identity": "sha256 e672", "capabilities": ["12.1"]}
 
@@ -116,7 +117,7 @@ def netplan_apply(_folder: Path, patch: Patch) -> Inputs:
 
 
 def peer_firewall(_folder: Path, patch: Patch) -> Inputs:
-    found = {
+    found: Inputs = {
         "active_firewalls": (True, {}),
         "links": [],
         "published_ports": [],
