@@ -183,6 +183,16 @@ def test_a_goodbye_leaves_no_record(
     assert io_records.read(0, str(tmp_path / "spark1")) == []
 
 
+def test_after_its_own_pause_a_recorder_takes_no_peer_for_silent(pair: list[io_recorder.Recorder]) -> None:
+    one, _two = pair
+    turns(pair)
+    assert one.link and one.link.sender.heard is not None
+    one.link.sender.heard -= 100
+    now = time.monotonic()
+    one.turn(now, now - 100)
+    assert not one.link.sender.silent
+
+
 def test_a_flood_of_the_kernel_waits_for_the_next_sample(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "kmsg")
     log = io_recorder.Kmsg(str(tmp_path / "kmsg"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -13,10 +14,15 @@ import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from ansible import constants, context
 from repository import ROOT
 from run_playbook import command, run
+
+from ansible_collections.gb10.cluster.plugins.plugin_utils.steps import cluster_watch
 
 PLAYBOOK = "playbooks/status.yml"
 HOSTS = f"""
@@ -128,3 +134,28 @@ REFUSED = {
 @pytest.mark.parametrize(("more", "problem"), REFUSED.values(), ids=REFUSED)
 def test_a_watch_that_cannot_work_is_refused(arguments: list[str], more: list[str], problem: str) -> None:
     run(PLAYBOOK, [*arguments, *more]).assert_failed(problem)
+
+
+def test_a_node_is_asked_at_each_interval_until_the_first_one_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, asked = [0.0], list[float]()
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+        if clock[0] > 16:
+            (tmp_path / "gb10-watch-end").touch()
+
+    def answer(_command: str) -> dict[str, Any]:
+        asked.append(clock[0])
+        return {"rc": 0, "stdout": f"sample {len(asked)}", "stderr": ""}
+
+    monkeypatch.setattr(cluster_watch, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
+    monkeypatch.setattr(constants, "DEFAULT_LOCAL_TMP", str(tmp_path))
+    monkeypatch.setattr(context, "CLIARGS", {"forks": 2})
+    step: Any = SimpleNamespace(_low_level_execute_command=answer)
+    given = cluster_watch.Inputs(nodes=["spark1", "spark2"], interval=5)
+    variables = {"inventory_hostname": "spark2", "ansible_play_hosts_all": given.nodes}
+    assert cluster_watch.run(step, given, variables) == {"changed": False, "lines": []}
+    assert [round(each) for each in asked] == [0, 5, 10, 15]
+    assert json.loads((tmp_path / "gb10-watch-1").read_text(encoding="utf-8"))["output"] == "sample 4"

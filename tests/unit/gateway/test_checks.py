@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from certificates import authority
+from typed_plans import typed
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import checks, plan, report
 from ansible_collections.gb10.cluster.plugins.plugin_utils import gateway
 
@@ -84,6 +86,14 @@ def test_a_wrong_model(values: dict[str, Any], place: str, found: str) -> None:
         report.startswith("1 problem found; nothing was changed.\n") and f"1. {place}: " in report and found in report
     )
     assert "hidden" not in report
+
+
+def test_an_api_on_loopback_is_for_a_gateway_on_its_own_head() -> None:
+    plans = {"spark1": typed({"api_host": "127.0.0.1", "api": {"url": "http://127.0.0.1:8000"}})}
+    (found,) = plan.of_clusters({"first": "spark1"}, plans, {}, "spark1")
+    assert (found["cluster"], found["url"]) == ("first", "http://127.0.0.1:8000/v1")
+    with pytest.raises(ProblemsError, match=r"gateway_clusters\.first: the API listens on loopback of spark1"):
+        plan.of_clusters({"first": "spark1"}, plans, {}, "box")
 
 
 def test_replicas_are_entries_of_one_name_in_several_clusters() -> None:

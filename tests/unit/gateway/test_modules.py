@@ -27,7 +27,14 @@ from small_server import serving
 from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, io_info, io_state, report, schema
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import (
+    clients,
+    io_info,
+    io_state,
+    report,
+    schema,
+    service,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 
 GROUP = grp.getgrgid(os.getegid()).gr_name
@@ -247,6 +254,13 @@ def test_the_key_goes_to_the_gateways_unit_only(tmp_path: Path) -> None:
     with gateway(REPORT) as (url, asked):
         found, problem = io_info.Gateway(io_client.Server(url), str(tmp_path / "operator.key")).report([], 0)
     assert (found, asked) == ({}, []) and "instead of gb10-gateway.service, so the API's key was not sent" in problem
+
+
+@pytest.mark.parametrize("name", ["certificate", "settings"])
+def test_a_renewed_certificate_and_other_settings_restart_the_gateway(name: str) -> None:
+    given = {"variables": {}, "certificate": "", "settings": ""}
+    before, after = (service.service(each, "/e", 4000, 60, "").inputs for each in (given, {**given, name: "other"}))
+    assert before != after
 
 
 def test_the_settings_of_clients_have_no_key() -> None:

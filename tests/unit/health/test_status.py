@@ -548,6 +548,14 @@ def test_an_api_is_closed_for_some_time(tmp_path: Path) -> None:
     assert drain.now() and file.stat().st_mode & 0o777 == 0o644
 
 
+def test_a_drain_closes_the_api_for_longer_than_it_waits(tmp_path: Path) -> None:
+    given = {"url": "http://127.0.0.1:1", "seconds": 5}
+    drained = run_module("vllm_drain", {**given, "folder": str(tmp_path)})
+    assert (drained["changed"], drained["open"], (tmp_path / io_guard.DRAIN).read_text()) == (True, 0, "125\n")
+    without = run_module("vllm_drain", {**given, "folder": str(tmp_path / "none")})
+    assert (without["changed"], without["open"]) == (False, 0), "without a guard it stays open"
+
+
 def test_the_key_goes_to_the_service_alone(
     at: io_client.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

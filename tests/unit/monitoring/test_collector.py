@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -84,6 +85,18 @@ def test_each_record_of_the_log_is_read_until_none_is_left() -> None:
         for number in range(3):
             writer.send(XID.format(number).encode())
         assert list(io_metrics.records(reader.fileno())) == [XID.format(number) for number in range(3)]
+
+
+def test_records_that_the_kernel_has_replaced_are_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    results: list[Any] = [b"a", BrokenPipeError(), b"b", BlockingIOError()]
+
+    def kernel(*_arguments: int) -> bytes:
+        if isinstance(result := results.pop(0), OSError):
+            raise result
+        return bytes(result)
+
+    monkeypatch.setattr(os, "read", kernel)
+    assert list(io_metrics.records(0)) == ["a", "b"]
 
 
 UNITS = (

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
+from decisions import decide
 from repository import ROOT
 from snapshot import assert_recorded
 
@@ -165,6 +167,8 @@ def test_the_file_of_the_boot_loader_is_the_memory_of_the_update() -> None:
         # Without NVIDIA's packages for the running kernel, such as with DKMS, nothing is known about a new one.
         (replace(BEFORE, packages=PENDING[:1], versions={}), []),
         (replace(BEFORE, boot=replace(CURRENT.boot, default=NEW)), [f"GRUB starts {NEW}, not the newest kernel {OLD}"]),
+        # The update keeps the former kernel as the default until the new one was tried.
+        (replace(BEGUN, kernels=UPGRADED.kernels), []),
         # unattended-upgrades installed it, and the next boot would start it.
         (
             replace(CURRENT, kernels=(Kernel(RULED), Kernel(OLD)), boot=replace(CURRENT.boot, default=RULED)),
@@ -414,3 +418,30 @@ def test_what_clients_of_a_gateway_notice_is_announced() -> None:
         unknown,
         "cluster old, then:",
     ]
+
+
+def step(states: dict[str, State], **inputs: Any) -> dict[str, Any]:
+    """Return the result of the step os_update_plan for the nodes of one model."""
+    hosts = {name: {"found": {"state": asdict(state)}} for name, state in states.items()}
+    return decide("os_update_plan", {"units": {"": list(states)}, "results": "found", **inputs}, {}, hosts)[0]
+
+
+def test_the_step_refuses_an_update_or_returns_the_reasons() -> None:
+    states = {"a": BEFORE, "b": replace(BEFORE, held=("bash",))}
+    refused, told = step(states), step(states, refuse=False)
+    assert refused["failed"] and refused["msg"] == told["problem"] and "held packages: bash" in told["problem"]
+
+
+@pytest.mark.parametrize(
+    ("states", "begins", "served"),
+    [
+        ({"a": replace(BEFORE, serves=True), "b": BEFORE}, True, True),
+        # The trial remembers what the update stopped.
+        ({"a": BEFORE, "b": BEGUN}, False, True),
+        ({"a": replace(CURRENT, serves=True)}, False, False),
+    ],
+)
+def test_the_step_says_what_comes_next(states: dict[str, State], begins: bool, served: bool) -> None:
+    found = step(states)
+    assert found["stages"] == {name: plan.stage(state) for name, state in states.items()}
+    assert (found["begins"], found["served"], found["problem"]) == (begins, served, "")

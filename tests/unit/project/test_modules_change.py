@@ -10,11 +10,6 @@ from typing import Any
 import pytest
 from run_module import program, run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_status
-from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim
-from ansible_collections.gb10.cluster.plugins.module_utils.uninstall import io_node, io_prune, plan, prune
-
 LINKS = [
     {
         "ifname": "enp1s0f1np1",
@@ -130,26 +125,3 @@ esac"""
     failed = run_module("fabric_probe", given, folder)["msg"]
     assert failed.startswith("1 of 2 paths could not be verified")
     assert f"enP2p1s0f1np1 -> spark2 (10.110.1.2): {reason}" in failed
-
-
-IMAGE = prune.Item("old", "", "1 GiB", engine="docker", references=("old:1",))
-PENDING = {"id": "7", "final": False}
-#: Module -> its arguments, and the state that it finds, so that it has something to change.
-ACTIONS: dict[str, tuple[dict[str, Any], Any, str, Any]] = {
-    "prune": ({"names": ["old"]}, io_prune, "read", [IMAGE]),
-    "uninstall": ({}, plan, "decide", [plan.Step("stop", "unit", "gb10-vllm.service", "")]),
-    "netplan_confirm": ({"identifier": "7", "state": "restored"}, io_rollback, "read", PENDING),
-    "vllm_drain": ({"url": "http://127.0.0.1:9", "seconds": 0}, io_status, "drained", (0, 0.0)),
-    "memory_wait": ({"node": "spark1", "needed": 1}, io_reclaim, "wait", (1, 0.0)),
-}
-
-
-@pytest.mark.parametrize("name", ACTIONS)
-def test_an_action_in_check_mode_changes_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given, owner, function, found = ACTIONS[name]
-    monkeypatch.setattr(owner, function, lambda *_args: found)
-    monkeypatch.setattr(io_node, "read", lambda *_args: None)
-    monkeypatch.setattr(io_node, "sizes", lambda *_args: {})
-    folder = {"folder": str(tmp_path)} if name == "vllm_drain" else {}
-    answer = run_module(name, {**given, **folder}, check=True, reads=lambda _command: False)
-    assert (answer.get("failed", False), answer["changed"]) == (False, name != "memory_wait")

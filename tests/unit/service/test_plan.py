@@ -39,13 +39,20 @@ def inputs(unit: str, changes: dict[str, Any] | None = None, **learned: Any) -> 
 
 
 OTHER_NODE = {"environment": {"A": "other"}}
+#: What some changes replace.
+FORMER: dict[str, Any] = {
+    "nodes": [{"name": "spark1"}, {"name": "spark2"}],
+    "api_tls": {"digest": "former", "until": ""},
+}
 #: Changes that need a restart, and the units that they restart.
 CHANGES: list[tuple[set[str], dict[str, Any], dict[str, Any]]] = [
     ({"gb10-ray", "gb10-watchdog", "gb10-flight-recorder"}, {}, {"token": "other"}),
     ({"gb10-ray", "gb10-vllm"}, {}, {"secrets": ["other"]}),
     ({"gb10-vllm"}, {}, {"api_key": "other"}),
     # The watchdog and the recorder verify the server's certificate.
-    ({"gb10-vllm", "gb10-watchdog", "gb10-flight-recorder"}, {"api_tls": {"digest": "other", "until": ""}}, {}),
+    ({"gb10-vllm", "gb10-watchdog", "gb10-flight-recorder"}, {"api_tls": None}, {}),
+    # They read its CA again for each connection.
+    ({"gb10-vllm"}, {"api_tls": {"digest": "renewed", "until": ""}}, {}),
     ({"gb10-vllm"}, {"nodes": [{"name": "spark1"}, {"name": "spark2", "environment": {"A": "other"}}]}, {}),
     ({"gb10-ray"}, {"node": OTHER_NODE}, {}),
     ({"gb10-memory-guard", "gb10-watchdog", "gb10-flight-recorder"}, {"api": {"url": "http://127.0.0.1:8001"}}, {}),
@@ -57,7 +64,7 @@ CHANGES: list[tuple[set[str], dict[str, Any], dict[str, Any]]] = [
 def test_a_launch_input_changes_the_digest_of_its_units(
     unit: str, expected: set[str], changes: dict[str, Any], learned: dict[str, Any]
 ) -> None:
-    base = {"nodes": [{"name": "spark1"}, {"name": "spark2"}]} if "nodes" in changes else {}
+    base = {name: FORMER[name] for name in FORMER if name in changes}
     assert (inputs(unit, changes, **learned) != inputs(unit, base)) is (unit in expected)
 
 
@@ -80,6 +87,13 @@ def test_the_files_of_a_unit_are_planned_with_it() -> None:
         "/usr/local/lib/gb10",
         "/etc/gb10/vllm",
     ]
+
+
+def test_the_ranks_of_several_nodes_without_ray_start_by_a_program() -> None:
+    nodes = [{"name": "spark1"}, {"name": "spark2"}]
+    for executor, count, installed in (("mp", 2, True), ("mp", 1, False), ("ray", 2, False)):
+        found = planned(fact({"executor": executor, "nodes": nodes[:count]}), "gb10-vllm")["files"]
+        assert ("/usr/local/lib/gb10-rank.py" in [each["path"] for each in found]) is installed, (executor, count)
 
 
 def test_settings_of_another_type_are_refused() -> None:

@@ -19,6 +19,7 @@ from urllib.error import HTTPError
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from decisions import decide
 from run_module import program, run_module
 from verified_nodes import pair
 
@@ -169,6 +170,24 @@ def test_the_slow_checks_of_a_node(monkeypatch: pytest.MonkeyPatch, answer: Any,
     called.reset_mock()
     assert action.run(None, {**variables, "ansible_skip_tags": ["fabric", "runtime"]})["paths"] == []
     assert not called.called
+
+
+@pytest.mark.parametrize(
+    ("inputs", "problem"),
+    [
+        ({"fail_on": "error"}, "The worst finding is of severity error"),
+        ({"fail_on": "never"}, ""),
+        ({"fail_on": "error", "waivers": {"node-unreachable": "it is being repaired"}}, ""),
+    ],
+)
+def test_a_report_fails_for_a_finding_that_counts(inputs: dict[str, Any], problem: str) -> None:
+    hosts = {"spark1": {"verify_node": {"node": pair()[0]}}, "spark2": {}}
+    tags = {"ansible_run_tags": ["all"], "ansible_skip_tags": []}
+    given = {"nodes": list(hosts), "groups": ["serving"], **inputs}
+    found = decide("cluster_verify_report", given, {}, hosts, variables=tags)[0]
+    assert found["problem"].startswith(problem) and bool(found["problem"]) is bool(problem)
+    lines = "".join(found["json_lines"])
+    assert "node-unreachable" in lines and '"groups": ["serving"]' in lines
 
 
 @pytest.mark.parametrize(
