@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -116,35 +116,30 @@ def check_arguments(argv: Sequence[str], path: str) -> list[Problem]:
     --option.member=value into an object, which becomes the option's value.
     """
     problems = [_of_moved(f"{path}[{index}]") for index in arguments.moved(argv)]
+    problems += [_of_address(f"{path}[{index}]") for index, word in enumerate(argv) if names_user(word)]
     for index, word in enumerate(argv):
-        if names_user(word):
-            problems.append(_of_address(f"{path}[{index}]"))
         # Both words may be one item of the list, which vLLM refuses.
         name, *value = re.split(r"[=\s.]", word.replace("_", "-"), maxsplit=1)
-        if not name.startswith("--") or name == "--":
-            continue
-        # vLLM handles this option itself, and only by its full name.
-        if name == "--config":
-            found = "--config is given: its file may hold a key, and its settings are neither planned nor checked"
-            problems.append(
-                Problem(
-                    f"{path}[{index}]",
-                    found,
-                    "the arguments themselves",
-                    "list the settings of the file, one argument each",
-                )
-            )
-        for option, fix in _OPTIONS.items():
-            # --hf-token without a value uses the token of `hf auth login`; then the arguments hold no secret.
-            bare = option == "--hf-token" and not value and not _is_value(argv, index + 1)
-            if option.startswith(name) and not bare:
-                found = f"{option} is given, and every user of the head could read it"
-                problems.append(Problem(f"{path}[{index}]", found, "no secrets in arguments", fix))
-        for option, fix in _TLS.items():
-            if option == name or (option.startswith(name) and len(name) > len("--ssl-")):
-                problems.append(Problem(f"{path}[{index}]", f"{name} is given", "TLS through gb10_api_tls_*", fix))
-                break
+        if name.startswith("--") and name != "--":
+            valued = bool(value) or _is_value(argv, index + 1)
+            problems += [Problem(f"{path}[{index}]", *found) for found in _of_option(name, valued)]
     return problems
+
+
+def _of_option(name: str, valued: bool) -> Iterator[tuple[str, str, str]]:
+    """Yield (found, expected, fix) of an option's name, or of its beginning. ``valued``: whether it has a value."""
+    # vLLM handles this option itself, and only by its full name.
+    if name == "--config":
+        found = "--config is given: its file may hold a key, and its settings are neither planned nor checked"
+        yield found, "the arguments themselves", "list the settings of the file, one argument each"
+    for option, fix in _OPTIONS.items():
+        # --hf-token without a value uses the token of `hf auth login`; then the arguments hold no secret.
+        if option.startswith(name) and (valued or option != "--hf-token"):
+            yield f"{option} is given, and every user of the head could read it", "no secrets in arguments", fix
+    for option, fix in _TLS.items():
+        if option == name or (option.startswith(name) and len(name) > len("--ssl-")):
+            yield f"{name} is given", "TLS through gb10_api_tls_*", fix
+            break
 
 
 def _of_moved(path: str) -> Problem:
