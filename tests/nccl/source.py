@@ -21,7 +21,7 @@ class NotFetchedError(Exception):
 
 
 def tarball(cache: Path = CACHE) -> Path:
-    """Return the upstream tarball, from this machine's Debian mirror or Debian's own. Raises NotFetchedError."""
+    """Return the upstream tarball, from this machine's Debian mirror. Raises NotFetchedError."""
     if kept := sorted(cache.glob("nvidia-nccl_*.orig.tar.*")):
         return kept[-1]
     cache.mkdir(parents=True, exist_ok=True)
@@ -56,8 +56,11 @@ def _mirror() -> str:
     shown = _run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian"], Path("/")
     )
-    # The mirror of security updates has no sources of sid. Ubuntu has no mirror of Debian.
-    return next((line for line in shown.splitlines() if "security" not in line), "http://deb.debian.org/debian")
+    # The mirror of security updates has no sources of sid.
+    found = [line for line in shown.splitlines() if "security" not in line]
+    if not found:
+        raise NotFetchedError("the apt sources of this machine contain no Debian mirror")
+    return found[0]
 
 
 def _run(argv: list[str], folder: Path) -> str:

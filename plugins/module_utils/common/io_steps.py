@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from importlib import import_module
+from importlib.util import find_spec
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -20,12 +21,10 @@ Given = TypeVar("Given")
 
 def entry(package: str, name: str) -> Any:
     """Return a step's file. Raises ValueError for an unknown one."""
-    try:
-        if not re.fullmatch("[a-z_]+", name):
-            raise ModuleNotFoundError(name)
-        return import_module(f"{package}.{name}")
-    except ModuleNotFoundError as error:
-        raise ValueError(f"there is no such step in {'/'.join(package.split('.')[-2:])}") from error
+    path = f"{package}.{name}"
+    if not re.fullmatch("[a-z_]+", name) or find_spec(path) is None:
+        raise ValueError(f"there is no such step in {'/'.join(package.split('.')[-2:])}")
+    return import_module(path)
 
 
 def inputs(kind: type[Given], data: Mapping[str, Any]) -> tuple[Given, set[str]]:

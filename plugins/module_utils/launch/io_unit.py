@@ -40,13 +40,23 @@ def start(run: Run, service: Mapping[str, Any], restart: bool, reload: bool) -> 
 
 
 def stop(run: Run, service: Mapping[str, Any]) -> None:
-    """Stop and disable a service, so that a reboot does not start it. Raises ValueError."""
-    _systemctl(run, "disable", "--now", service["unit"])
+    """Stop and disable a service, so that a reboot does not start it. Raises ValueError.
+
+    A running service without its unit file can be stopped, but not disabled.
+    """
+    if service["enabled"]:
+        _systemctl(run, "disable", service["unit"])
+    if _runs(service):
+        _systemctl(run, "stop", service["unit"])
 
 
 def stoppable(service: Mapping[str, Any]) -> bool:
     """Return whether stop() would change a service."""
-    return service["load"] != "not-found" and (service["enabled"] or service["active"] not in ("inactive", "failed"))
+    return service["load"] != "not-found" and (service["enabled"] or _runs(service))
+
+
+def _runs(service: Mapping[str, Any]) -> bool:
+    return service["active"] not in ("inactive", "failed")
 
 
 def present(found: Iterable[str]) -> list[str]:

@@ -217,7 +217,10 @@ def is_rank(name: str, cgroup: str, ours: bool = True) -> bool:
 
 
 def service_facts(unit: str, shown: str) -> dict[str, Any]:
-    """Convert `systemctl show` of SERVICE_PROPERTIES to the facts of one service; times are seconds since boot."""
+    """Convert `systemctl show` of SERVICE_PROPERTIES to the facts of one service; times are seconds since boot.
+
+    A timer has no properties of a process.
+    """
     shown_properties = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
     return {
         "unit": unit,
@@ -226,15 +229,15 @@ def service_facts(unit: str, shown: str) -> dict[str, Any]:
         "active": shown_properties["ActiveState"],
         "sub": shown_properties["SubState"],
         "result": shown_properties["Result"],
-        "pid": int(shown_properties["MainPID"]) or None,
-        "restarts": int(shown_properties["NRestarts"]),
-        "status": int(shown_properties["ExecMainStatus"]),
+        "pid": int(shown_properties.get("MainPID", 0)) or None,
+        "restarts": int(shown_properties.get("NRestarts", 0)),
+        "status": int(shown_properties.get("ExecMainStatus", 0)),
         "invocation": shown_properties["InvocationID"],
         "queued": shown_properties.get("Job", "0") not in ("", "0"),
-        "started": int(shown_properties["ExecMainStartTimestampMonotonic"]) / 1e6,
+        "started": int(shown_properties.get("ExecMainStartTimestampMonotonic", 0)) / 1e6,
         "stopped": int(shown_properties.get("ActiveExitTimestampMonotonic") or 0) / 1e6,
         "container": " rm --force " in shown_properties.get("ExecStopPost", ""),
-        "loaded_inputs": inputs_of_environment(shown_properties["Environment"].replace(" ", "\0")),
+        "loaded_inputs": inputs_of_environment(shown_properties.get("Environment", "").replace(" ", "\0")),
     }
 
 

@@ -107,8 +107,14 @@ def test_a_requested_start_of_a_rank_forgets_the_stop_by_the_memory_guard(
 
 @pytest.mark.parametrize(
     ("shown", "expected"),
-    [(RUNNING, ["disable --now"]), (STOPPED, []), (MISSING, [])],
-    ids=["running", "stopped", "no"],
+    [
+        (RUNNING, ["disable", "stop"]),
+        ({**RUNNING, "UnitFileState": ""}, ["stop"]),
+        ({**STOPPED, "UnitFileState": "enabled"}, ["disable"]),
+        (STOPPED, []),
+        (MISSING, []),
+    ],
+    ids=["running", "without its file", "enabled", "stopped", "no"],
 )
 def test_a_service_is_stopped_once(host: Host, shown: dict[str, str], expected: list[str]) -> None:
     assert host.call(shown, check=True, state="stopped")[1] == []
@@ -129,7 +135,7 @@ def test_a_service_is_removed_with_its_files_and_no_link_is_followed(host: Host)
     planned, calls = host.call(RUNNING, check=True, **given)
     assert planned["changed"] and str(folder) in planned["diff"]["before"] and calls == [] and folder.exists()
     done, calls = host.call(RUNNING, **given)
-    assert done["changed"] and calls == ["disable --now", "daemon-reload"]
+    assert done["changed"] and calls == ["disable", "stop", "daemon-reload"]
     assert not host.unit.exists() and not folder.exists() and not link.is_symlink() and (target / "file").exists()
     assert host.call(MISSING, **given)[0]["changed"] is False
 
@@ -153,4 +159,4 @@ def test_a_failed_command_of_systemd_is_an_error(host: Host) -> None:
     tools = program(host.folder / "bin2", "systemctl", f'[ "$1" = show ] && cat {host.folder}/shown || exit 4')
     host.call(RUNNING)
     result = run_module("systemd_unit", {"name": "gb10-x.service", "state": "stopped"}, tools)
-    assert result["failed"] and "disable --now gb10-x.service failed: 4" in result["msg"]
+    assert result["failed"] and "disable gb10-x.service failed: 4" in result["msg"]
