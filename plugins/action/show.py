@@ -22,6 +22,7 @@ class ActionModule(ActionBase):
         options = {"lines": {"type": "raw", "required": True}, "last": {"type": "bool", "default": False}}
         _result, arguments = self.validate_argument_spec(argument_spec=options)
         given = arguments["lines"]
-        lines = shown(given if isinstance(given, str) else "\n".join(map(str, given)))
+        # A text of a list may be a node's, which must not begin a line.
+        lines = shown(given if isinstance(given, str) else "\n".join(str(each).replace("\n", "\n  ") for each in given))
         # With -v, the result would repeat them.
         return {"changed": False, "msg": lines, "last": arguments["last"], "_ansible_verbose_override": True}
