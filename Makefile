@@ -23,7 +23,7 @@ UNIT_TESTS ?=
 CLIENT_TESTS ?=
 # Parts of `make test` or `make test-all`, by default all.
 PARTS ?=
-# Packages of the core for `make mutants`, by default seven.
+# Packages of the core for `make mutants`, by default seven; all: 40 places in each.
 PACKAGES ?=
 
 bin := .venv/bin
@@ -40,7 +40,7 @@ clients_installed := .venv-clients/.installed
 node_installed := .venv-clients/node/.installed
 cuda_installed := .venv/cuda/.installed
 
-.PHONY: help setup requirements downloads shellcheck promtool nft lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat mutants compat patch locks gateway clients nccl-source release-table collection docs release changelog-plugins variables molecule integration test test-all demo demo-down bench bench-fabric bench-store bench-patch arm64 faults clean root
+.PHONY: help setup requirements downloads shellcheck promtool nft lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat mutants compat patch locks gateway clients nccl-source release-table collection docs release changelog-plugins variables molecule integration test test-all night demo demo-down bench bench-fabric bench-store bench-patch arm64 faults clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 19
@@ -134,7 +134,7 @@ nft:
 unit: setup promtool nft ## Run the unit tests: the pure core, argument specifications, conventions
 	$(bin)/pytest tests/unit $(if $(UNIT_TESTS),-m "$(UNIT_TESTS)") --numprocesses=auto --junit-xml=build/junit/unit.xml $(PYTEST_ARGS)
 
-unit-repeat: setup ## Run the unit tests five times, each in another order
+unit-repeat: setup promtool nft ## Run the unit tests five times, each in another order
 	for seed in 1 2 3 4 5; do $(bin)/pytest tests/unit --numprocesses=auto --random-order-seed=$$seed $(PYTEST_ARGS); done
 
 mutants: root $(mutants_installed) ## Change seven packages of the core in 200 places each, and list the changes that no unit test notices (PACKAGES=node: only this one)
@@ -193,6 +193,9 @@ test: root setup ## Run the tests that each change has to pass (aim: 20 minutes 
 
 test-all: root setup ## Run every test (about four hours on 2 cores; PARTS=ring: only this part)
 	@$(bin)/python tests/run.py test-all $(PARTS)
+
+night: root setup ## Run every test, mutants of all packages, units in five orders, faults, Debian 13 and newer ansible-cores; repeat it to continue (aim: 8 hours)
+	@$(bin)/python tests/run.py night $(PARTS)
 
 release-table: setup ## Generate the table of vLLM's arguments from all releases (31 wheels, 2 GB, kept in ~/.cache/gb10-lab)
 	$(bin)/python tests/patch/release_table.py

@@ -30,7 +30,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
     def project(makefile: str, parts: Mapping[str, run.Part], quick: Sequence[str] = ()) -> Path:
         (tmp_path / "Makefile").write_text(makefile, encoding="utf-8")
-        for name, value in {"ROOT": tmp_path, "PARTS": parts, "QUICK": quick}.items():
+        for name, value in {"ROOT": tmp_path, "PARTS": parts, "QUICK": quick, "NIGHT": {}}.items():
             monkeypatch.setattr(run, name, value)
         return tmp_path
 
@@ -115,20 +115,65 @@ def test_a_part_whose_tests_are_all_skipped_says_so(
     assert said.endswith("0 passed, 0 failed, 1 skipped; parts left out: 0\n")
 
 
+def test_a_night_continues_until_a_file_changes(
+    project: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = {name: run.Part([name]) for name in ("once", "weak")}
+    folder = project(
+        "once:\n\t@cp report build/junit/once.xml; echo . >>once.runs\nweak:\n\t@echo . >>weak.runs; test -e strong\n",
+        parts,
+    )
+    (folder / "report").write_text(REPORT.format(more=""), encoding="utf-8")
+    (folder / ".gitignore").write_text("build\n*.runs\n", encoding="ascii")
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    author = ["-c", "user.name=a", "-c", "user.email=a"]
+    for words in (["add", "--all"], [*author, "commit", "-qm", "a"]):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+
+    def runs(status: int) -> tuple[int, int]:
+        assert run.main("night", []) == status
+        return tuple(len((folder / f"{name}.runs").read_text(encoding="ascii").split()) for name in parts)
+
+    assert runs(1) == (1, 1)
+    # Only the part that failed runs again; the summary has both, with the tests of the first run.
+    assert runs(1) == (1, 2)
+    said = capsys.readouterr().out
+    assert said.count("once begins") == 1 and said.endswith("1 passed, 1 failed, 1 skipped; parts left out: 0\n")
+    (folder / "strong").touch()
+    assert runs(0) == (2, 3)
+    monkeypatch.setattr(run, "NIGHT_ENDS", -1)
+    (folder / "strong").rename(folder / "stronger")
+    assert runs(0) == (2, 3)
+    assert "left out: weak: the night has ended; repeat the command" in capsys.readouterr().out
+
+
+def test_a_workflow_shows_omitted_tests_as_warnings(
+    project: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = project("unit:\n\t@cp report build/junit/unit.xml\n", {"unit": run.Part(["unit"])})
+    (folder / "report").write_text(REPORT.format(more=""), encoding="utf-8")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(folder / "summary.md"))
+    assert run.main("test-all", []) == 0
+    line = "skipped: unit: tests/unit/test_a.py::test_c: no GPU"
+    assert capsys.readouterr().out.endswith(f"::warning::{line}\n")
+    assert line in (folder / "summary.md").read_text(encoding="utf-8")
+
+
 def test_a_part_that_is_none_is_refused() -> None:
     with pytest.raises(SystemExit, match=r"unknown part: lind\. Expected: downloads, lint"):
         run.main("test-all", ["lind"])
 
 
 def test_parts_wait_for_parts_that_there_are() -> None:
-    assert {name for part in run.PARTS.values() for name in part.after} <= run.PARTS.keys()
+    parts = run.parts("night")
+    assert {name for part in parts.values() for name in part.after} <= parts.keys()
     assert set(run.QUICK) < run.PARTS.keys()
 
 
 def test_every_part_is_a_target_of_make() -> None:
     assert {
         argument
-        for part in run.PARTS.values()
+        for part in run.parts("night").values()
         for argument in part.arguments
         if not argument.startswith("-") and "=" not in argument
     } <= TARGETS
@@ -176,12 +221,13 @@ def test_every_test_of_a_serving_model_runs_in_one_scenario() -> None:
 
 
 def test_the_workflow_runs_every_part_where_it_can_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    matrix = load_yaml(read(".github/workflows/ci.yml"))["jobs"]["checks"]["strategy"]["matrix"]
-    assert {part for suite in matrix["parts"] for part in suite.split()} | {"downloads"} == set(run.PARTS)
+    monkeypatch.setattr(run, "newer_python", lambda: "python3.12")
+    matrix = load_yaml(read(".github/workflows/night.yml"))["jobs"]["night"]["strategy"]["matrix"]
+    assert {part for suite in matrix["parts"] for part in suite.split()} | {"downloads"} == set(run.parts("night"))
     for system, machine in {"ubuntu-24.04": "x86_64", "ubuntu-24.04-arm": "aarch64"}.items():
         monkeypatch.setattr(run.platform, "machine", lambda machine=machine: machine)
         excluded = {each["parts"] for each in matrix["exclude"] if each["os"] == system}
-        assert excluded == {name for name, part in run.PARTS.items() if part.missing()}
+        assert excluded == {name for name, part in run.parts("night").items() if part.missing()}
 
 
 def test_every_step_of_a_workflow_is_a_target_of_make() -> None:
