@@ -41,7 +41,7 @@ PACKAGES = ("fabric", "patch", "launch", "rules", "memory", "firewall", "node")
 WRITING = frozenset(("os_update", "firewall", "fabric", "launch", "patch", "uninstall", "memory", "service"))
 #: Mutants of each package: of named ones, and of all.
 MOST, SAMPLE = 200, 40
-SEED, AT_ONCE = 40, 2
+SEED, AT_ONCE = 40, os.cpu_count() or 1
 
 
 def least(package: str) -> float:
