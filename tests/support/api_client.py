@@ -45,6 +45,13 @@ def answers_again(head: Host, within: float = 400) -> str:
             time.sleep(3)
 
 
+def stream(head: Host, *options: str, prompt: str | list[int] = "Hello", tokens: int = 900, url: str = API) -> None:
+    """Start a stream on the head that nothing waits for. ``options`` are curl's."""
+    body = json.dumps({"model": "tiny", "prompt": prompt, "max_tokens": tokens, "ignore_eos": True, "stream": True})
+    request = f"{CURL} --silent --max-time 600 {' '.join(options)} --json '{body}' {url}/v1/completions"
+    head.check_output(f"({request}) >/dev/null 2>&1 </dev/null &")
+
+
 def ranks(head: Host) -> list[str]:
     """Return the addresses of the nodes on which Ray runs vLLM's workers."""
 

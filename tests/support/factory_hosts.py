@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_cluster import Cluster
+from live_cluster import Cluster, run_program
 from repository import ROOT
 from root_file_system import put
 from run_playbook import Run
@@ -29,7 +29,7 @@ PASSWORD, TESTER, WEB_PORT = "Spark one 4711", "tester", 8188
 OWNER = "gb10-owner"
 PROGRAM = (ROOT / "tests/support/host_state.py").read_text(encoding="utf-8")
 #: Packages stay, so /usr is left out.
-FOLDERS = "/etc /var /opt /root /home /srv"
+FOLDERS = "/etc /var /opt /root /home /srv".split()
 INDEX_PORT = 8480
 #: The missing packages with their dependencies. The last three differ between Debian's releases.
 PACKAGES = ("libnuma1", "python3-venv", "python3-pip-whl", "python3-setuptools-whl")
@@ -176,8 +176,5 @@ def booted(hosts: Cluster) -> dict[str, Any]:
     for name in hosts.nodes:
         host = hosts.booted(name)
         host.run("systemctl is-system-running --wait")
-        # Not check_output, which would interpret each % of the program as a placeholder.
-        done = host.run(f"python3 - {FOLDERS} <<'END'\n{PROGRAM}\nEND")
-        assert done.rc == 0, done.stderr
-        states[name] = json.loads(done.stdout)
+        states[name] = run_program(host, PROGRAM, *FOLDERS)
     return states

@@ -177,7 +177,7 @@ def leftovers(host: Host, user: str = "gb10") -> dict[str, list[str]]:
     """Return the leftovers of a service on a node: processes, listeners, shared memory, semaphores and files, without
     their numbers."""
     commands = {
-        "processes": f"ps --no-headers -o args= --user {user}",
+        "processes": f"ps --no-headers -o args= --user {user} || true",
         "listeners": "ss --no-header --listening --tcp --udp --numeric --processes | awk '{print $1, $NF}'",
         "shared memory": "ls -A /dev/shm /dev/mqueue",
         "System V": "ipcs --shmems --semaphores --queues | grep ^0x || true",

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from api_client import API, CURL, answers_again
-from live_cluster import Cluster
+from api_client import answers_again, stream
+from live_cluster import Cluster, of_unit
 from testinfra.host import Host
 from waiting import wait_until
 
@@ -50,11 +50,8 @@ def load(head: Host) -> Iterator[None]:
     """Streams that nothing waits for."""
     answers_again(head)
     before = generated(head)
-    body = json.dumps({"model": "tiny", "prompt": "Hello", "max_tokens": 900, "ignore_eos": True, "stream": True})
-    head.check_output(
-        f"for n in 1 2 3 4; do ({CURL} --silent --max-time 300 --json '{body}' {API}/v1/completions) >/dev/null 2>&1 "
-        "</dev/null & done"
-    )
+    for _number in range(4):
+        stream(head)
     # The samples of the head have it.
     wait_until(lambda: generated(head) > before + 20, 60, "the load generates no tokens")
     yield
@@ -72,7 +69,7 @@ def test_each_node_has_its_newest_sample_and_any_user_may_read_it(nodes: dict[st
 
 
 def test_the_receiver_has_no_rights_and_a_second_run_changes_nothing(cluster: Cluster, head: Host) -> None:
-    pid = head.check_output("systemctl show --property=MainPID --value gb10-flight-recorder")
+    pid = of_unit(head, "gb10-flight-recorder")
     fields = dict(line.split(":\t") for line in head.file(f"/proc/{pid}/status").content_string.splitlines())
     assert "0" not in fields["Uid"].split()
     # At most CAP_SYSLOG, which the lab's hosts do not have.

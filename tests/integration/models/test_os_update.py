@@ -35,14 +35,9 @@ class Shared:
 @pytest.fixture(scope="module")
 def shared(cluster: Cluster, nodes: dict[str, Host], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     folder = tmp_path_factory.mktemp("shared")
-    variables = cluster.nodes["spark1"]
-    place = {**variables, "ansible_host": f"{variables['lab_prefix']}.{11 + len(nodes)}"}
-    given = {name: place[name] for name in place if name.startswith("ansible_")}
-    given["gateway_wheelhouse_archive"] = "{{ lab_gateway_wheelhouse }}"
-    (folder / "hosts.yml").write_text(json.dumps({"gateway": {"hosts": {FRONT: given}}}), encoding="utf-8")
-    one = extra(gb10_served_model_name=MODEL, golden_enabled=False)
-    arguments = ["--inventory", str(folder / "hosts.yml"), *cluster.arguments, *one]
-    found = replace(cluster, arguments=arguments, nodes={**cluster.nodes, FRONT: place})
+    wheels = {"gateway_wheelhouse_archive": "{{ lab_gateway_wheelhouse }}"}
+    found = cluster.third_host("gateway", FRONT, folder, **wheels)
+    found = replace(found, arguments=[*found.arguments, *extra(gb10_served_model_name=MODEL, golden_enabled=False)])
     found.site("--tags", "ray_cluster,vllm_serve,vllm_watchdog,gateway").assert_ok()
     for host in nodes.values():
         pending_update.prepare(host)
