@@ -12,7 +12,8 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,21 +40,25 @@ RENDERER = "network: {version: 2, renderer: NetworkManager}\n"
 FILES = ROOT / "molecule/factory/files"
 
 
-def index(folder: Path, address: str) -> subprocess.Popen[bytes]:
-    """Serve the missing packages as a package index at ``address``. Its lists are old until renew()."""
+def download(folder: Path) -> None:
+    """Write the missing packages and their index into a folder. Its lists are old until renew()."""
     python = subprocess.run(
         ["apt-cache", "depends", "--important", "python3-venv"], capture_output=True, text=True, check=True
     ).stdout
     version = next(word for word in python.split() if word.startswith("python3.") and word.endswith("-venv"))
     subprocess.run(["apt-get", "download", *PACKAGES, version], cwd=folder, check=True, capture_output=True)
     renew(folder, "0-old")
-    return serve(folder, address)
 
 
-def serve(folder: Path, address: str) -> subprocess.Popen[bytes]:
-    """Serve a package index."""
+@contextmanager
+def index(folder: Path, address: str) -> Iterator[str]:
+    """Serve a package index during the block, and yield its URL."""
     command = ["python3", "-m", "http.server", "--bind", address, "--directory", str(folder), str(INDEX_PORT)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            yield f"http://{address}:{INDEX_PORT}"
+        finally:
+            server.terminate()
 
 
 def renew(folder: Path, prefix: str = "") -> None:
@@ -137,16 +142,6 @@ class Evening:
             return self.hosts.connect(name)
         except pytest.fail.Exception:
             return None
-
-    def lock(self, name: str, seconds: int) -> None:
-        """Hold dpkg's lock of a host in the background, as an unattended upgrade does."""
-        program = (
-            "import fcntl, time; file = open('/var/lib/dpkg/lock-frontend', 'w'); fcntl.lockf(file, fcntl.LOCK_EX); "
-            f"open('/run/lab-locked', 'w').close(); time.sleep({seconds})"
-        )
-        host = self.connect(name)
-        host.check_output(f'systemd-run --quiet --collect --unit=lab-upgrade python3 -c "{program}"')
-        host.check_output("until [ -e /run/lab-locked ]; do sleep 0.1; done; rm /run/lab-locked")
 
     def run(self, command: str, password: str = PASSWORD, limit: float = 900) -> Run:
         """Run one of the owner's commands in the clone.

@@ -175,6 +175,25 @@ def run_program(host: Host, program: str, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
+def lock_dpkg(host: Host, seconds: int) -> None:
+    """Let a process of the unit lab-upgrade hold dpkg's lock in the background, as an unattended upgrade does."""
+    held = "/run/lab-locked"
+    program = "import fcntl, time; file = open('/var/lib/dpkg/lock-frontend', 'w'); fcntl.lockf(file, fcntl.LOCK_EX); "
+    program += f"open('{held}', 'w').close(); time.sleep({seconds})"
+    host.check_output(f'systemd-run --quiet --collect --unit=lab-upgrade python3 -c "{program}"')
+    host.check_output(f"until [ -e {held} ]; do sleep 0.1; done; rm {held}")
+
+
+@contextmanager
+def dpkg_locked(host: Host) -> Iterator[None]:
+    """Hold dpkg's lock during the block."""
+    lock_dpkg(host, 600)
+    try:
+        yield
+    finally:
+        host.check_output("systemctl stop lab-upgrade")
+
+
 @contextmanager
 def copied(nodes: Mapping[str, Host], model: str, copy: str, then: str = "true") -> Iterator[str]:
     """Copy a model on every node during the block, and run a command on the copy."""

@@ -129,8 +129,8 @@ class Monitored:
         return any(not math.isnan(float(value)) for each in found for _time, value in each["values"])
 
 
-def served_packages(folder: Path, host: Host, address: str) -> subprocess.Popen[bytes]:
-    """Serve the packages and those of their dependencies that a lab's host lacks."""
+def download(folder: Path, host: Host) -> None:
+    """Write an index of the packages and of those of their dependencies that a lab's host lacks."""
     command = ["apt-cache", "depends", "--recurse", "--no-recommends", "--no-suggests", "--no-conflicts"]
     command += ["--no-breaks", "--no-replaces", "--no-enhances", *PACKAGES]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -138,7 +138,6 @@ def served_packages(folder: Path, host: Host, address: str) -> subprocess.Popen[
     names = {line for line in shown.splitlines() if re.match(r"[a-z0-9]", line)} - installed
     subprocess.run(["apt-get", "download", *sorted(names)], cwd=folder, check=True, capture_output=True)
     factory_hosts.renew(folder)
-    return factory_hosts.serve(folder, address)
 
 
 @pytest.fixture(scope="module")
@@ -151,16 +150,11 @@ def monitored(
     with_third = cluster.third_host("monitoring", MONITOR, folder)
     host = with_third.connect(MONITOR)
     ca, webhook = certificates.authority(), Webhook()
-    index = served_packages(packages, host, f"{prefix}.1")
+    download(packages, host)
     try:
-        with serving(webhook.answer, host=f"{prefix}.1") as url:
+        with factory_hosts.index(packages, f"{prefix}.1") as source, serving(webhook.answer, host=f"{prefix}.1") as url:
             for each in (host, *nodes.values()):
-                put(
-                    each,
-                    "/etc/apt/sources.list",
-                    f"deb [trusted=yes] http://{prefix}.1:{factory_hosts.INDEX_PORT} ./\n",
-                    "644",
-                )
+                put(each, "/etc/apt/sources.list", f"deb [trusted=yes] {source} ./\n", "644")
                 each.check_output("rm -f /etc/apt/sources.list.d/* && apt-get update")
             (folder / "golden_result.json").write_text(
                 json.dumps({"format": 1, "date": "2026-01-01"}), encoding="utf-8"
@@ -184,8 +178,6 @@ def monitored(
             found.output = found.cluster.site("--tags", "monitoring,peer_firewall", "--diff", "-vvv").assert_ok().output
             yield found
     finally:
-        index.terminate()
-        index.wait()
         cluster.site("--tags", "peer_firewall,ray_cluster,vllm_serve,vllm_watchdog").assert_ok()
 
 

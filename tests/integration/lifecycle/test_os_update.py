@@ -44,17 +44,6 @@ def test_the_preview_changes_nothing(cluster: Cluster, nodes: dict[str, Host]) -
 
 
 @pytest.mark.usefixtures("pending")
-def test_a_held_lock_stops_it_before_any_change(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
-    pending_update.hold_the_lock(head)
-    try:
-        done = cluster.play("os_update", "--check", *CONFIRMED)
-        done.assert_failed("nodes[0]: spark1: python3 (PID ", "holds dpkg's lock")
-    finally:
-        head.check_output("systemctl stop holder")
-    assert set(on_all(nodes, f"ls {pending_update.FILES} 2>/dev/null || true").values()) == {""}
-
-
-@pytest.mark.usefixtures("pending")
 def test_the_unit_is_updated_and_serves_again(
     cluster: Cluster, nodes: dict[str, Host], head: Host, tmp_path: Path
 ) -> None:

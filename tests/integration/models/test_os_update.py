@@ -13,7 +13,7 @@ from typing import Any
 import gateway_load
 import pending_update
 import pytest
-from live_cluster import Cluster, extra, on_all
+from live_cluster import Cluster, dpkg_locked, extra, on_all
 from root_file_system import put
 from testinfra.host import Host
 
@@ -83,12 +83,9 @@ def test_the_preview_has_all_units(shared: Shared, nodes: dict[str, Host]) -> No
 
 
 def test_a_reason_of_the_second_cluster_stops_before_the_first_changes(shared: Shared, nodes: dict[str, Host]) -> None:
-    pending_update.hold_the_lock(nodes["spark2"])
-    try:
+    with dpkg_locked(nodes["spark2"]):
         done = shared.cluster.play("os_update", os_update_confirmed=True)
-        done.assert_failed("nodes[1]: spark2: python3 (PID ", "holds dpkg's lock", "cluster large, first:")
-    finally:
-        nodes["spark2"].check_output("systemctl stop holder")
+    done.assert_failed("nodes[1]: spark2: python3 (PID ", "holds dpkg's lock", "cluster large, first:")
     assert done.changed_tasks() == set()
     unchanged(nodes)
 
