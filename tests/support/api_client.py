@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
+from contextlib import suppress
 from typing import Any
 
 from testinfra.host import Host
+from waiting import wait_until
 
 API = "http://127.0.0.1:8000"
 
@@ -36,13 +37,13 @@ def completion(head: Host, tokens: int = 16, model: str = "tiny") -> str:
 
 def answers_again(head: Host, within: float = 400) -> str:
     """Wait until the API answers again."""
-    until = time.monotonic() + within
-    while True:
-        try:
+
+    def answer() -> str | None:
+        with suppress(AssertionError):
             return completion(head)
-        except AssertionError:
-            assert time.monotonic() < until, f"the API did not answer within {within} s"
-            time.sleep(3)
+        return None
+
+    return wait_until(answer, within, f"the API did not answer within {within} s", 3)
 
 
 def stream(head: Host, *options: str, prompt: str | list[int] = "Hello", tokens: int = 900, url: str = API) -> None:
