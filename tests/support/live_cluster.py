@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +22,8 @@ from testinfra.host import Host
 from waiting import wait_until
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
+from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import record
+from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.record import Record
 
 #: Variables of a host that ssh cannot reach. Without ControlPersist, ssh does not use an open connection to the right
 #: port.
@@ -173,6 +175,20 @@ def run_program(host: Host, program: str, *arguments: str) -> Any:
     done = host.run(f"python3 - {' '.join(map(shlex.quote, arguments))} <<'END'\n{program}\nEND")
     assert done.rc == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def flight_records(host: Host) -> dict[str, Record]:
+    """Return the flight recorder's records of other nodes by their files."""
+    folder = "/var/lib/gb10-flight-recorder"
+    return {
+        name: record.parse(host.check_output(f"cat {folder}/{name}"))
+        for name in host.check_output(f"ls {folder}").split()
+    }
+
+
+def new_flight_record(host: Host, before: Collection[str], within: float) -> Record:
+    """Wait for a new record, and return it. Its header is written with all of its samples."""
+    return wait_until(lambda: [found for name, found in flight_records(host).items() if name not in before], within)[0]
 
 
 def lock_dpkg(host: Host, seconds: int) -> None:
