@@ -202,7 +202,7 @@ def section(title: str, report: Mapping[str, Any]) -> str:
     Rows are mappings. A mapping of rows has their names in the first column.
     """
     program, day = Path(sys.argv[0]).name, time.strftime("%Y-%m-%d")
-    lines = [f"## {title}", "", f"`tests/gpu/{program}` on {day}, {os.uname().machine}. Not a GB10.", ""]
+    lines = [f"## {title}", "", f"`tests/gpu/{program}` on {day}, {os.uname().machine}.", ""]
     tables = []
     for name, value in report.items():
         if rows := _rows(value) if name != "checks" else []:
