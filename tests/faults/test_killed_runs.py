@@ -6,15 +6,17 @@ import json
 import random
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from api_client import completion
 from live_cluster import SERVE, Cluster
-from outage import leftovers
+from outage import State, compared, leftovers
 from repository import ROOT
 from run_playbook import Run, run, run_and_kill
 from testinfra.host import Host
+from waiting import wait_until
 
 #: Killed runs of each playbook.
 TIMES = 10
@@ -30,9 +32,6 @@ STATE = (
 )
 
 
-State = dict[str, list[str]]
-
-
 def state(nodes: dict[str, Host]) -> dict[str, State]:
     """Return the files, links, services, processes and ports of each node."""
     return {
@@ -41,21 +40,14 @@ def state(nodes: dict[str, Host]) -> dict[str, State]:
     }
 
 
-def differences(nodes: dict[str, Host], wanted: dict[str, State]) -> list[str]:
-    """Return the lines that only one of two states has, after waiting for later effects of a service's start, such as
-    Ray's idle workers."""
-    until = time.monotonic() + SETTLE_SECONDS
-    while True:
-        found = [
-            f"{name}, {what}: {'missing' if line in wanted[name][what] else 'new'} {line}"
-            for name, state_now in state(nodes).items()
-            for what in state_now
-            for line in dict.fromkeys([*state_now[what], *wanted[name][what]])
-            if state_now[what].count(line) != wanted[name][what].count(line)
-        ]
-        if not found or time.monotonic() > until:
-            return found
-        time.sleep(2)
+def differences(nodes: dict[str, Host], wanted: dict[str, State]) -> dict[str, dict[str, tuple[int, int]]]:
+    """Return how often a line was wanted and is there, by node and kind, where it differs.
+
+    Waits for later effects of a service's start, such as Ray's idle workers.
+    """
+    with suppress(AssertionError):
+        wait_until(lambda: not compared(wanted, state(nodes)), SETTLE_SECONDS, pause=2)
+    return compared(wanted, state(nodes))
 
 
 def settled(nodes: dict[str, Host]) -> dict[str, State]:
@@ -132,4 +124,4 @@ def test_a_killed_run_and_the_same_command_equal_one_run(
         run_and_kill(playbook, [*cluster.arguments, *arguments], task, after)
         run(playbook, [*cluster.arguments, *arguments]).assert_ok()
         assert completion(head, model=model_of(arguments)) == texts[name], where
-        assert differences(nodes, wanted[name]) == [], where
+        assert differences(nodes, wanted[name]) == {}, where

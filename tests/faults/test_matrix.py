@@ -11,15 +11,17 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import pytest
 from api_client import answers_again, ask, completion
 from live_cluster import Cluster
-from outage import leftovers, measure
+from outage import State, compared, leftovers, measure
 from repository import ROOT
 from testinfra.host import Host
+from waiting import wait_until
 
 RESULTS = ROOT / "build" / "faults.json"
 CUT = "gb10_faults"
@@ -330,7 +332,7 @@ def lab(request: pytest.FixtureRequest, cluster: Cluster, head: Host) -> Lab:
     return Lab(cluster, {}, request.param).connected()
 
 
-def state(lab: Lab) -> dict[str, dict[str, list[str]]]:
+def state(lab: Lab) -> dict[str, State]:
     return {name: leftovers(host) for name, host in lab.nodes.items()}
 
 
@@ -370,23 +372,10 @@ def test_the_model_answers_again_and_nothing_is_left(lab: Lab, fault: str) -> No
         assert outage.detected is not None
         assert outage.detected <= DETECTED[fault]
     assert completion(head) == text
-    until = time.monotonic() + 60
     # A process that nobody needs for an answer may start later, such as Ray's dashboard.
-    while (after := state(lab)) != before and time.monotonic() < until:
-        time.sleep(2)
-    left = {
-        f"{name}, {what}": {
-            line: (before[name][what].count(line), now.count(line)) for line in {*before[name][what], *now}
-        }
-        for name, found in after.items()
-        for what, now in found.items()
-        if now != before[name][what]
-    }
-    # Only the differences.
-    left = {
-        place: {line: counts for line, counts in lines.items() if counts[0] != counts[1]}
-        for place, lines in left.items()
-    }
+    with suppress(AssertionError):
+        wait_until(lambda: state(lab) == before, 60, pause=2)
+    left = compared(before, state(lab))
     write(fault, lab.executor, {**asdict(outage), "leftovers": json.dumps(left) if left else "none"})
     assert left == {}, left
 

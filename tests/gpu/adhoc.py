@@ -6,10 +6,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,13 @@ from client import healthy
 
 ROOT = Path(__file__).resolve().parents[2]
 URL = "http://127.0.0.1:8000"
+#: Lines of vLLM's log about its choices.
+SELECTED = re.compile(
+    r"Selected \w+ for \w+|Using \w+ Fp8 MoE backend|Using \w+ attention backend|Using AttentionBackendEnum\.\w+ backend|"
+    r"Graph capturing finished in \d+ secs|NCCL version \S+"
+)
+#: Characters of a cell in report.md. report.json has everything.
+MOST_CELL = 300
 # The programs import the core.
 sys.path.insert(0, str(ROOT / ".collections"))
 
@@ -43,6 +52,22 @@ def trained(python: str, folder: Path) -> Path:
     if not (models / "training.json").exists():
         subprocess.run([python, str(Path(__file__).with_name("moe.py")), str(models)], check=True)
     return models
+
+
+def passages(models: Path) -> list[dict[str, list[int]]]:
+    """Return the passages that these models recite, as token IDs."""
+    return list(json.loads((models / "passages.json").read_text(encoding="utf-8")))
+
+
+def tiny(folder: Path) -> None:
+    """Write the lab's model with random weights into a folder."""
+    subprocess.run([sys.executable, str(ROOT / "tests/lab/roles/lab/files/make_model.py"), str(folder)], check=True)
+
+
+def selected(logs: Iterable[Path]) -> list[str]:
+    """Return the lines of vLLM's logs about its choices, each once."""
+    text = "".join(log.read_text(encoding="utf-8", errors="replace") for log in logs)
+    return list(dict.fromkeys(SELECTED.findall(text)))
 
 
 def run(argv: Sequence[str]) -> tuple[int, str, str]:
@@ -158,14 +183,57 @@ def gpus() -> list[str]:
     return subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip().splitlines()
 
 
-def conclude(folder: Path, report: Mapping[str, Any], section: Callable[[Mapping[str, Any]], str]) -> None:
+def conclude(folder: Path, title: str, report: Mapping[str, Any]) -> None:
     """Write report.json and report.md into a folder, and report.md also to stdout.
 
     Exits with 1 if one of the report's checks fails.
     """
     (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    text = section(report)
+    text = section(title, report)
     (folder / "report.md").write_text(text, encoding="utf-8")
     sys.stdout.write(text)
     if failed := [check for check, holds in report["checks"].items() if not holds]:
         sys.exit("failed: " + "; ".join(failed))
+
+
+def section(title: str, report: Mapping[str, Any]) -> str:
+    """Return a report as Markdown: its short values, a table for each list of rows, and the checks.
+
+    Rows are mappings. A mapping of rows has their names in the first column.
+    """
+    program, day = Path(sys.argv[0]).name, time.strftime("%Y-%m-%d")
+    lines = [f"## {title}", "", f"`tests/gpu/{program}` on {day}, {os.uname().machine}.", ""]
+    tables = []
+    for name, value in report.items():
+        if rows := _rows(value) if name != "checks" else []:
+            columns = list(
+                dict.fromkeys(key for row in rows for key in row if any(_cell(each.get(key)) for each in rows))
+            )
+            tables += [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+            tables += [f"| {' | '.join(_cell(row.get(column)) for column in columns)} |" for row in rows] + [""]
+        elif name != "checks" and (text := _cell(value)):
+            lines.append(f"- {name}: {text}")
+    checks = [f"- {'yes' if holds else '**no**'}: {check}" for check, holds in report["checks"].items()]
+    return "\n".join([*lines, "", *tables, *checks]) + "\n"
+
+
+def _rows(value: Any) -> list[Mapping[str, Any]]:
+    """Return the rows of a table, [] of another value."""
+    if isinstance(value, Mapping):
+        value = [{"": name, **row} if isinstance(row, Mapping) else row for name, row in value.items()]
+    return list(value) if isinstance(value, list) and all(isinstance(each, Mapping) for each in value) else []
+
+
+def _cell(value: Any) -> str:
+    """Return a value as the text of a cell: measurements as their median and range. What is long has none."""
+    if isinstance(value, list | tuple) and value and all(isinstance(each, bool) for each in value):
+        return f"{sum(value)} of {len(value)}"
+    if isinstance(value, list | tuple) and len(value) > 1 and all(isinstance(each, float) for each in value):
+        return f"{statistics.median(value):.4g} ({min(value):.4g} to {max(value):.4g})"
+    if isinstance(value, list | tuple):
+        texts = [_cell(each) if isinstance(each, str | int | float) else "" for each in value]
+        return ", ".join(texts) if all(texts) else ""
+    if isinstance(value, Mapping):
+        return _cell([f"{name}={each}" for name, each in value.items()])
+    text = f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
+    return "" if "\n" in text or len(text) > MOST_CELL else text

@@ -43,7 +43,7 @@ def main() -> None:
     if options.cache:
         tune(options.warmup, options.cache)
     else:
-        conclude(options.folder, measured(options), section)
+        conclude(options.folder, "Two ranks with a cache of FlashInfer's autotuner", measured(options))
 
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:
@@ -161,22 +161,6 @@ def tune(warmup: Path, cache: Path) -> None:
     exec(compile(tree, str(warmup), "exec"), given)  # The point of the test.
     given[FUNCTION](None)
     log.info("rank %d ends", rank)
-
-
-def section(report: dict[str, Any]) -> str:
-    """Return the section for docs/benchmarks.md."""
-    rows = "".join(
-        f"| {name} | {each['seconds'] or 'no end'} | {each['logs'][0][-1:]} | {each['logs'][1][-1:]} |\n"
-        for name, each in report["times"].items()
-    )
-    flashinfer, torch = report["releases"]
-    return f"""## Two ranks with a cache of FlashInfer's autotuner
-
-`tests/gpu/autotune.py` on {time.strftime("%Y-%m-%d")}: {len(report["gpus"])} {report["gpus"][0]}, FlashInfer {flashinfer}, PyTorch {torch}.
-
-| with | seconds | last line of rank 0 | of rank 1 |
-|---|--:|---|---|
-{rows}"""
 
 
 if __name__ == "__main__":

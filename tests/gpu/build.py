@@ -14,7 +14,7 @@ contains build.json with the stamp of the wheel and the time of each step.
 
 `serve` installs the wheel and those in the folders WHEELS into F/site, without their dependencies, and serves the model
 of moe.py, which was trained to recite passages. The loaded extensions are compared with the files in the wheel.
-Afterwards F contains report.json, report.md as a section for docs/benchmarks.md, and logs. The exit status is 1 if a
+Afterwards F contains report.json, report.md, and logs. The exit status is 1 if a
 check fails. The Python that runs it needs torch and transformers.
 
 build-0.24.0.patch leaves FlashAttention 3, FlashMLA and the extensions in GB10_LEAVE_OUT out of vLLM 0.24.0, so that
@@ -30,7 +30,6 @@ import hashlib
 import json
 import os
 import re
-import statistics
 import subprocess
 import sys
 import time
@@ -39,8 +38,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from adhoc import URL, below, conclude, gpus, parsed, run, server, trained
-from client import complete, decode
+from adhoc import URL, below, conclude, gpus, parsed, passages, run, selected, server, trained
+from client import decode, recited
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_toolkit
@@ -52,11 +51,6 @@ NAME = "00000000"
 #: Tokens of a measured answer, and the number of measurements.
 DECODE, ROUNDS = 512, 3
 CASES = {"eager": [], "graphs": ["--no-enforce-eager"]}
-#: Lines of vLLM's log about its choices.
-SELECTED = re.compile(
-    r"Selected \w+ for \w+|Using \w+ Fp8 MoE backend|Using \w+ attention backend|Using "
-    r"AttentionBackendEnum\.\w+ backend"
-)
 #: NVLink's multicast can disable shared GPUs.
 QUIET = {"NCCL_NVLS_ENABLE": "0", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
 
@@ -84,7 +78,7 @@ def main() -> None:
     if options.command == "build":
         build(options)
     else:
-        conclude(options.folder, serve(options), section)
+        conclude(options.folder, "A build of vLLM", serve(options))
 
 
 def build(options: argparse.Namespace) -> None:
@@ -177,20 +171,20 @@ def serve(options: argparse.Namespace) -> dict[str, Any]:
             "--no-cache-dir",
         ]
         subprocess.run([*pip, f"--target={site}", str(wheel), *wheels], check=True)
-    passages = json.loads((models / "passages.json").read_text(encoding="utf-8"))
+    known = passages(models)
     cases: list[dict[str, Any]] = []
     for name in options.cases:
         arguments = [*CASES[name], *options.argument]
-        cases.append({"name": name, **answers(name, arguments, options.folder, wheel, site, passages)})
+        cases.append({"name": name, **answers(name, arguments, options.folder, wheel, site, known)})
         (options.folder / "cases.json").write_text(json.dumps(cases, indent=1) + "\n", encoding="utf-8")
     checks = {
-        "each server answers every token of every passage": all(case["recited"] == len(passages) for case in cases),
+        "each server answers every token of every passage": all(case["recited"] == len(known) for case in cases),
         "each loaded extension of vLLM is the wheel's": all(
             case["loaded"] and all(case["loaded"].values()) for case in cases
         ),
         "vLLM's kernels are loaded": all(any("/_C" in name for name in case["loaded"]) for case in cases),
     }
-    return {**built, "passages": len(passages), "cases": cases, "checks": checks}
+    return {**built, "passages": len(known), "cases": cases, "checks": checks}
 
 
 def answers(
@@ -199,23 +193,23 @@ def answers(
     folder: Path,
     wheel: Path,
     site: Path,
-    passages: Sequence[Mapping[str, list[int]]],
+    known: Sequence[Mapping[str, list[int]]],
 ) -> dict[str, Any]:
     """Serve the model with the installed wheel, and return the results of the server."""
     log = folder / f"{name}.log"
     environment = QUIET | {"PYTHONPATH": str(site), "VLLM_CACHE_ROOT": str(folder / "cache")}
     limits = ["--max-model-len=2048", "--gpu-memory-utilization=0.3"]
     with server(sys.executable, folder / "models/block", [*limits, *arguments], environment, log) as (process, seconds):
-        given = [complete(URL, passage["opening"], len(passage["answer"])) for passage in passages]
-        rates, first = zip(*(decode(URL, passages[0]["opening"], DECODE) for _ in range(ROUNDS)), strict=True)
+        right = recited(URL, known)
+        rates, first = zip(*(decode(URL, known[0]["opening"], DECODE) for _ in range(ROUNDS)), strict=True)
         loaded = mapped(process.pid, wheel, site)
     return {
         "seconds": seconds,
-        "recited": sum(answer["tokens"] == passage["answer"] for answer, passage in zip(given, passages, strict=True)),
+        "recited": right,
         "rates": rates,
         "first": first,
         "loaded": loaded,
-        "selected": list(dict.fromkeys(SELECTED.findall(log.read_text(encoding="utf-8", errors="replace")))),
+        "selected": selected([log]),
     }
 
 
@@ -237,38 +231,6 @@ def mapped(pid: int, wheel: Path, site: Path) -> dict[str, bool]:
         name = os.path.relpath(path, site)
         same[name] = members.get(name) == hashlib.sha256(Path(path).read_bytes()).hexdigest()
     return same
-
-
-def section(report: Mapping[str, Any]) -> str:
-    """Return the report as Markdown."""
-    stamp = report["stamp"]
-    rows = []
-    for case in report["cases"]:
-        rates = f"{statistics.median(case['rates']):.0f} ({min(case['rates']):.0f} to {max(case['rates']):.0f})"
-        kernels = ", ".join(case["selected"])
-        first = f"{1000 * statistics.median(case['first']):.0f}"
-        rows.append(
-            f"| {case['name']} | {case['seconds']:.0f} | {case['recited']} of {report['passages']} | {rates} | "
-            f"{first} | {kernels} |"
-        )
-    lines = [
-        f"## A build on {report['gpu']}",
-        "",
-        f"{stamp['wheel']} from {stamp['source']}, {stamp['seconds']:.0f} s with {stamp['jobs']} compilers, "
-        f"{len(report['steps'])} steps of together {sum(seconds for seconds, _output in report['steps']):.0f} "
-        "s.",
-        "",
-        *(f"- {line}" for line in stamp["coverage"]),
-        "",
-        "| server | healthy after s | recited | decode tok/s, median (range) | first token ms | kernels |",
-        "|---|--:|---|--:|--:|---|",
-        *rows,
-        "",
-        f"Loaded: {', '.join(report['cases'][0]['loaded'])}.",
-        "",
-        *(f"- {'yes' if holds else 'NO'}: {check}" for check, holds in report["checks"].items()),
-    ]
-    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -44,6 +44,13 @@ def complete(url: str, opening: Sequence[int], tokens: int, key: str = "", secon
     }
 
 
+def recited(url: str, passages: Sequence[Mapping[str, list[int]]], key: str = "") -> int:
+    """Return how many passages of moe.py a server completes with every token right."""
+    return sum(
+        complete(url, each["opening"], len(each["answer"]), key)["tokens"] == each["answer"] for each in passages
+    )
+
+
 def healthy(url: str) -> bool:
     """Return whether a server's /health succeeds."""
     try:

@@ -8,7 +8,7 @@
 PYTHON is that of an environment with a CUDA build of vLLM. The model is that of moe.py with one FP8 scale for each
 output. It was trained to recite passages. Each server starts with --enforce-eager. The first one is recorded, the
 second one is compared without a fault, and each further one with a product of vLLM's FP8 kernel times a factor: a wrong
-scale. FOLDER then contains report.json, report.md as a section for docs/benchmarks.md, the record and logs. The exit
+scale. FOLDER then contains report.json, report.md, the record and logs. The exit
 status is 1 if a check fails.
 
 Standard library only.
@@ -20,8 +20,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from adhoc import ROOT, URL, conclude, gpus, parsed, parser, server, trained
 
 sys.path.insert(0, str(ROOT / "tests/support"))
 
-from typed_plans import typed
+from typed_plans import typed  # type: ignore[import-not-found]
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import io_run, plan
 from ansible_collections.gb10.cluster.plugins.module_utils.golden import io_golden, parse, report
@@ -47,6 +46,7 @@ def register():
     kernel, factor = ops.cutlass_scaled_mm, float(os.environ["GB10_FAULT"])
     ops.cutlass_scaled_mm = lambda *args, **options: kernel(*args, **options) * factor
 """
+SETTINGS = plan.BenchmarkSettings("", [], [], 0, 1, 600)
 RUNS = (plan.Run(1, 512, 256, 4), plan.Run(16, 512, 256, 64))
 
 
@@ -61,7 +61,9 @@ def main() -> None:
         help="planted faults: a wrong scale of FP8 products",
     )
     options = parsed(given)
-    conclude(options.folder, measure(options.runtime, options.folder, options.factors), section)
+    conclude(
+        options.folder, "Golden answers and a benchmark", measure(options.runtime, options.folder, options.factors)
+    )
 
 
 def measure(python: str, folder: Path, factors: Sequence[float]) -> dict[str, Any]:
@@ -116,7 +118,7 @@ def measure(python: str, folder: Path, factors: Sequence[float]) -> dict[str, An
         "the record was written": bool(content),
         "unchanged answers pass": not cases[1]["problem"],
         **{f"{case['name']} fails": bool(case["problem"]) for case in cases[2:]},
-        "each benchmark has a speed": all(run["result"]["tokens_per_second"] > 0 for run in runs),
+        "each benchmark has a speed": all(run["tokens_per_second"] > 0 for run in runs),
     }
     return {"gpu": gpus()[0], "cases": cases, "benchmark": runs, "checks": checks}
 
@@ -124,43 +126,17 @@ def measure(python: str, folder: Path, factors: Sequence[float]) -> dict[str, An
 def benchmark(python: str, model: Path, run: plan.Run) -> dict[str, Any]:
     """Return a run of vLLM's client as the role benchmark_model measures it, without systemd-run."""
     given = {
-        "api": {"url": URL},
         "served_model_name": "moe",
         "model": str(model),
         "api_tls": {},
         "serve": {"args": [], "user_args": []},
         "runtime": {"kind": "native", "path": "."},
     }
-    _vllm, *client = plan.client(typed(given), run, 1)
+    _vllm, *client = plan.client(typed(given), run, SETTINGS, "")
     script = 'folder=$(mktemp -d) && "$@" --result-dir=$folder >&2 && cat $folder/result.json'
     command = ["sh", "-c", script, "sh", python, "-m", "vllm.entrypoints.cli.main", *client]
-    return {"name": run.name, **asdict(io_run.measure(command, run, Server(URL), "", "", adhoc.run))}
-
-
-def section(found: Mapping[str, Any]) -> str:
-    """Return the report as Markdown."""
-    rows = ["| case | golden answers | perplexity | start s | answers s |", "|---|---|--:|--:|--:|"]
-    for case in found["cases"]:
-        result = f"failed: {case['lines'][0]}" if case["problem"] else case["lines"][0]
-        rows.append(
-            f"| {case['name']} | {result} | {case['perplexity']:.1f} | {case['start_seconds']:.0f} | "
-            f"{case['answer_seconds']:.1f} |"
-        )
-    rows += [
-        "",
-        "| benchmark | output tok/s | TTFT ms, median | TPOT ms, median | SM clock MHz | power W |",
-        "|---|--:|--:|--:|--:|--:|",
-    ]
-    for run in found["benchmark"]:
-        result, clocks = run["result"], run["clocks"]
-        figures = [
-            f"{result['tokens_per_second']:.0f}",
-            f"{result['ttft_ms']['median']:.1f}",
-            f"{result['tpot_ms']['median']:.2f}",
-        ]
-        rows.append(f"| {run['name']} | {' | '.join(figures)} | {clocks.get('sm_mhz')} | {clocks.get('power_w')} |")
-    title = f"{found['gpu']}, vLLM {found['cases'][0]['vllm']}"
-    return "\n".join(["## Golden answers and a benchmark on a GPU", "", title, "", *rows]) + "\n"
+    measured = io_run.measure(command, run, Server(URL), api_key(""), adhoc.run)
+    return {"name": run.name, **measured["result"], **measured["clocks"]}
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ empty one, which nccl_select uses to find the environment. SOURCE is NCCL's sour
 not a git checkout. nccl_build, nccl_select, nccl_info and the step nccl_install run through ansible. One process per GPU
 measures all_reduce and all_gather (nccl_bandwidth.py) three times: with the wheel's library, with our library by
 LD_PRELOAD, and with our library by a link in place of the wheel's. Each time nccl_info reads the mapped libraries of
-the processes. Afterwards FOLDER contains the build, report.json, and report.md as a section for docs/benchmarks.md. The
+the processes. Afterwards FOLDER contains the build, report.json, and report.md. The
 exit status is 1 if a check fails.
 
 Standard library only. Run it with a Python that has ansible-core, such as that of .venv.
@@ -52,7 +52,7 @@ def main() -> None:
     given.add_argument("--cuda-home", help="the folder of the CUDA toolkit, if it is not found")
     given.add_argument("--bytes", type=int, default=1024**3, help="the largest message")
     options = parsed(given)
-    conclude(options.folder, measure(options), section)
+    conclude(options.folder, "NCCL built for the GPUs", measure(options))
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -95,6 +95,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "library": module("nccl_info", {"path": installed["library"]})["library"],
         "wheel": {"before": before, "after": module("nccl_info", {"path": str(wheel)})["library"]},
         "cases": cases,
+        "bandwidth": [{"method": method, **entry} for method in METHODS for entry in cases[method]["results"]],
     }
     return report | {"checks": checks(report)}
 
@@ -225,44 +226,6 @@ def checks(report: Mapping[str, Any]) -> dict[str, bool]:
         and cases["preload"]["versions"] == cases["link"]["versions"] == version(ours),
         "the wheel's library is restored afterwards": report["wheel"]["after"]["sha256"] == before["sha256"],
     }
-
-
-def section(report: Mapping[str, Any]) -> str:
-    """Return the section for docs/benchmarks.md."""
-    gpus, built, cases, ours = report["gpu"]["gpus"], report["built"], report["cases"], report["library"]
-    bandwidth = [
-        "| collective | bytes | wheel, GB/s, us | preload, GB/s, us | link, GB/s, us |\n|---|--:|--:|--:|--:|\n"
-    ]
-    for entries in zip(*(cases[method]["results"] for method in METHODS), strict=True):
-        numbers = " | ".join(f"{entry['bus_gbps']:.2f}, {entry['seconds'] * 1e6:.1f}" for entry in entries)
-        bandwidth.append(f"| {entries[0]['collective']} | {entries[0]['bytes']} | {numbers} |\n")
-    names = {report["wheel"]["before"]["sha256"]: "the wheel's", ours["sha256"]: "ours"}
-    mapped = ["| method | version in NCCL's log | mapped by each rank | nccl_info |\n|---|---|---|---|\n"]
-    for method in METHODS:
-        libraries = [process["libraries"] for process in cases[method]["processes"]]
-        ranks = "; ".join(
-            " and ".join(names.get(library["sha256"], library["path"]) for library in each) for each in libraries
-        )
-        problems = len(cases[method]["problems"])
-        verdict = f"{problems} problems"
-        mapped.append(f"| {method} | {', '.join(cases[method]['versions'])} | {ranks} | {verdict} |\n")
-    code = ", ".join(f"{entry['count']} {entry['kind']} for {entry['architecture']}" for entry in ours["code"])
-    return f"""## NCCL on {len(gpus)} {gpus[0]["name"]}
-
-`tests/gpu/nccl.py` on {time.strftime("%Y-%m-%d")}: {len(gpus)} {gpus[0]["name"]} of one host, compute capability {gpus[0]["capability"]}, driver
-{report["gpu"]["driver_version"]}, {os.uname().machine}, PyTorch {report["torch"]}. Not a GB10, no network between the GPUs.
-
-`nccl_build` built {built["stamp"]["release"]} ({built["stamp"]["source"]}, {", ".join(built["stamp"]["patches"])}) with CUDA {built["stamp"]["cuda"]} and `{built["stamp"]["gencode"]}`
-in {built["wall"]:.0f} s on {built["cores"]} cores with {built["jobs"]} jobs, {built["cpu"]:.0f} CPU s of all processes;
-{built["bytes"] / 1e6:.1f} MB: {code}.
-
-{"".join(mapped)}
-The report of nccl_info without a change: "{cases["wheel"]["problems"][0] if cases["wheel"]["problems"] else "nothing"}"
-
-Bus bandwidth, mean of 20 calls of the slowest rank, one run:
-
-{"".join(bandwidth)}
-{"".join(f"- {'yes' if holds else '**no**'}: {check}" + chr(10) for check, holds in report["checks"].items())}"""
 
 
 if __name__ == "__main__":

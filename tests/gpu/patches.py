@@ -7,7 +7,7 @@ meanwhile. Ansible patches its package and restores it; after a killed run, rest
 model was trained to recite passages of a text (moe.py). In each kind of FP8, it is served in three variants: as
 shipped; with the flags and variables that mechanism auto returns for the capability; patched by mechanism source. Each
 server gets the opening of a passage at temperature 0 and has to return the rest of the passage. Afterwards FOLDER
-contains report.json with every token and logprob, report.md as a section for docs/benchmarks.md, and vLLM's logs. The
+contains report.json with every token and logprob, report.md, and vLLM's logs. The
 exit status is 1 if a check fails. A model that does not come up as shipped is a finding, not a failure.
 
 Standard library only. Run it with a Python that has ansible-core, such as that of .venv.
@@ -22,7 +22,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -210,7 +209,7 @@ def main() -> None:
         "--start-seconds", type=int, default=900, help="limit for a server to come up, including compilation"
     )
     options = parsed(given)
-    conclude(options.folder, measure(options), section)
+    conclude(options.folder, "Patches of vLLM", measure(options))
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -276,6 +275,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                     for answer, passage in zip(case.answers, passages, strict=False)
                 ]
             }
+            | {"least_margin": min((margin for answer in case.answers for margin in answer["margins"]), default=None)}
             | {"selected": sorted(case.lines(SELECTED)), "ours": case.lines(OURS), "answers": case.answers}
             for case in served
         ],
@@ -367,87 +367,6 @@ def checks(report: Mapping[str, Any]) -> dict[str, bool]:
             for model in alike
         )
     return result
-
-
-def learnt(report: Mapping[str, Any]) -> str:
-    """Return a paragraph about the model's training and the queries."""
-    training, passages = report["training"], report["passages"]
-    opening, answer = (len(passages[0][part]) for part in ("opening", "answer"))
-    taught = f"in {training['steps']} steps and {training['seconds']:.0f} s, to a loss of {training['loss']:.1g}"
-    return f"""The model is a small Qwen3-MoE that was trained to recite {len(passages)} passages of COPYING, {taught}.
-The four models are its weights in four forms of FP8. The prompt is the first {opening} tokens of a passage, one passage at a time and at
-temperature 0. The model has to answer with the next {answer}; `recited` counts the answers in which every token is right. A margin is the
-difference between the logprobs of the best and the second-best token; in training it was at least {training["margin"]:.2f}.
-"""
-
-
-def outcome(server: Mapping[str, Any]) -> str:
-    """Return the cells with a server's result: seconds, passages, least margin."""
-    if server["failure"]:
-        return f"{server['failure']} | | "
-    least = min(margin for answer in server["answers"] for margin in answer["margins"])
-    return f"{server['seconds']:.0f} | {sum(server['recited'])} of {len(server['recited'])} | {least:.2f}"
-
-
-def section(report: Mapping[str, Any]) -> str:
-    """Return the section for docs/benchmarks.md."""
-    gpu, auto = report["gpu"]["gpus"][0], report["auto"]
-    servers = [
-        (
-            "| model | variant | linear layers | experts | launch s | recited | least margin "
-            "|\n|---|---|---|---|--:|--:|--:|\n"
-        )
-    ]
-    for server in report["servers"]:
-        kernels = ", ".join(sorted({line.split()[1] for line in linear(server)}))
-        servers.append(f"| {server['model']} | {server['variant']} | {kernels} | {moe(server)} | {outcome(server)} |\n")
-    functions = ["| function | shipped | patched |\n|---|---|---|\n"]
-    for name, answer in report["functions"]["shipped"].items():
-        functions.append(f"| `{name}()` | {answer} | {report['functions']['source'][name]} |\n")
-    compared = [
-        (
-            "| model | variants | passages that differ | largest difference of a logprob | of a margin | first "
-            "different token, its margins |\n"
-        )
-    ]
-    compared.append("|---|---|--:|--:|--:|---|\n")
-    for model, differences in report["differences"].items():
-        for pair, found in differences.items():
-            parted = "; ".join(
-                f"{each['token']}: {each['margins'][0]:.3f}, {each['margins'][1]:.3f}" for each in found["parted"]
-            )
-            compared.append(
-                f"| {model} | {pair} | {len(found['parted'])} | {found['logprob']:.2g} | {found['margin']:.2g} "
-                f"| {parted} |\n"
-            )
-    said = dict.fromkeys(line for server in report["servers"] for line in server["ours"])
-    card = (
-        f"{gpu['name']}, compute capability {gpu['capability']}, driver {report['gpu']['driver_version']}, "
-        f"{os.uname().machine}"
-    )
-    return f"""## Patches on an {gpu["name"]}
-
-`tests/gpu/patches.py` on {time.strftime("%Y-%m-%d")}: vLLM {report["vllm_version"]} for CUDA {report["cuda_build"]} on an {card},
-eager. No other GPU was tested, in particular none of the Spark's family, sm_12x.
-
-{learnt(report)}
-`shipped`: nothing patched. `source`: patched for {report["capability"]} by mechanism source. `auto`: nothing patched, but with the result of
-mechanism auto for {report["capability"]}: `{" ".join(auto["flags"])}` and
-`{" ".join(f"{name}={value}" for name, value in auto["environment"].items())}`.
-With dynamic per-tensor scales (`online`), only the patch also changes the activations' scales from one per token to one per tensor.
-
-{"".join(servers)}
-{"".join(functions)}
-Log lines of the patched servers, with the process if they name it:
-
-```text
-{chr(10).join(said)}
-```
-
-Logprobs and margins are compared up to the first different token. For this token, both margins are listed.
-
-{"".join(compared)}
-{"".join(f"- {'yes' if holds else '**no**'}: {check}" + chr(10) for check, holds in report["checks"].items())}"""
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ NCCL_IB_SUBNET_AWARE_ROUTING (Run.add_routes). Opposite hosts have no path over 
 
 The ranks of a case run the benchmark of benchmark_nccl.yml, nccl_bandwidth.py, and with --vllm also a server with
 tensor parallelism of 4 and a tiny model. --library adds NCCL libraries, which replace PyTorch's by LD_PRELOAD.
-Afterwards FOLDER contains the logs of each rank, report.json, and report.md as a section for docs/networking.md. The
+Afterwards FOLDER contains the logs of each rank, report.json, and report.md. The
 exit status is 1 if a check fails. --backend gloo rehearses without GPUs.
 
 Standard library only. Needs root, and the programs of iproute2 and util-linux.
@@ -36,7 +36,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from adhoc import ROOT, below, conclude, gpus, parsed, parser, until_healthy
+from adhoc import ROOT, below, conclude, gpus, parsed, parser, tiny, until_healthy
 from client import complete, healthy
 from hosts import DEVICE, NETWORK, End, Host, hosts
 
@@ -123,7 +123,7 @@ def main() -> None:
     given.add_argument("--cases", default="*", help="patterns of LIBRARY/CABLING/NAME, with | between")
     given.add_argument("--seconds", type=float, default=120, help="the limit of a case")
     options = parsed(given)
-    conclude(options.folder, measure(options), section)
+    conclude(options.folder, "NCCL in a ring of four", measure(options))
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -204,7 +204,7 @@ class Run:
             )
             self.add_routes()
             self.ranks = [stack.enter_context(self.rank(number, host)) for number, host in enumerate(self.there)]
-            stack.callback(lambda: [rank.kill() for rank in self.ranks])
+            stack.callback(self.end)
             self.wait()
         texts = [log.read_text(encoding="utf-8", errors="replace") for log in self.logs]
         return (
@@ -213,6 +213,11 @@ class Run:
             | said(texts)
             | {"seconds": round(time.monotonic() - self.began, 1)}
         )
+
+    def end(self) -> None:
+        """Kill all ranks."""
+        for rank in self.ranks:
+            rank.kill()
 
     def add_routes(self) -> None:
         """Let each host reach those addresses of its neighbors that RDMA would reach.
@@ -308,9 +313,7 @@ class Server(Run):
     def command(self, number: int) -> list[str]:
         model = self.options.folder / "model"
         if not model.exists():
-            subprocess.run(
-                [sys.executable, str(ROOT / "tests/lab/roles/lab/files/make_model.py"), str(model)], check=True
-            )
+            tiny(model)
         words = [self.options.python, "-m", "vllm.entrypoints.cli.main", "serve", str(model), "--served-model-name=moe"]
         words += [
             "--host=0.0.0.0",
@@ -392,8 +395,7 @@ def replugged(run: Run) -> None:
     watch(run, 10)
     cable(run, "up")
     watch(run, 20)
-    for rank in run.ranks:
-        rank.kill()
+    run.end()
 
 
 def faults(run: Server) -> None:
@@ -463,21 +465,6 @@ def checks(results: Sequence[Mapping[str, Any]]) -> dict[str, bool]:
             each["reported"] for each in unmerged
         ),
     }
-
-
-def section(report: Mapping[str, Any]) -> str:
-    """Return the section for docs/networking.md."""
-    rows = []
-    for each in report["results"]:
-        message = next(iter(each["warnings"]), "").removeprefix("NCCL WARN ")
-        rows.append(
-            f"| {each['library'] or 'wheel'} | {each['cabling']} | {each['name']} | {', '.join(each['opposite']) or '-'} | "
-            f"{', '.join(each['connected']) or '-'} | {each['reported']} of {HOSTS} | {message} |\n"
-        )
-    return f"""| NCCL | cables | variables | opposite | connected | right sums | first warning |
-|---|---|---|---|---|--:|---|
-{"".join(rows)}
-{"".join(f"- {'yes' if holds else '**no**'}: {check}" + chr(10) for check, holds in report["checks"].items())}"""
 
 
 if __name__ == "__main__":

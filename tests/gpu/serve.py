@@ -13,7 +13,7 @@ trained to recite passages, so every token of an answer is known. On one host it
 the flags and variables that vllm_patch returns for that GPU, and with the arguments of a recipe. On several hosts it is
 served by Ray and by the executor mp, with tensor parallelism. With --nccl, NCCL is built for the GPUs and replaces the
 wheel's library, and nccl_info reads the mapped libraries of each rank. Afterwards FOLDER contains report.json,
-report.md as a section for docs/benchmarks.md, plans and logs. The exit status is 1 if a check fails.
+report.md, plans and logs. The exit status is 1 if a check fails.
 
 Standard library only. Run it as root with a Python that has ansible-core, such as that of .venv.
 """
@@ -34,8 +34,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from adhoc import ROOT, below, conclude, module, parsed, parser, running, trained, until_healthy
-from client import complete, decode
+from adhoc import (
+    ROOT,
+    below,
+    conclude,
+    module,
+    parsed,
+    parser,
+    passages,
+    running,
+    selected,
+    trained,
+    until_healthy,
+)
+from client import decode, recited
 from hosts import Host, hosts
 
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
@@ -45,11 +57,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import En
 
 #: Tokens of a measured answer, the number of measurements, and Ray's object store in bytes.
 DECODE, ROUNDS, OBJECT_STORE = 512, 5, 1 << 30
-#: Lines of vLLM's log about its choices.
-SELECTED = re.compile(
-    r"Selected \w+ for \w+|Using \w+ Fp8 MoE backend|Using \w+ attention backend|Graph capturing finished in "
-    r"\d+ secs|NCCL version \S+"
-)
 #: NVLink's multicast can disable shared GPUs. DeepGEMM warms up for minutes, and a GB10 does not support it.
 QUIET = {"NCCL_NVLS_ENABLE": "0", "NCCL_DEBUG": "VERSION", "VLLM_USE_DEEP_GEMM": "0"}
 #: The wait for Ray's nodes. Here Ray runs in no unit, so that its process counts as the unit's.
@@ -100,7 +107,7 @@ def main() -> None:
     )
     given.add_argument("--cases", nargs="+", help="only these")
     options = parsed(given)
-    conclude(options.folder, measure(options), section)
+    conclude(options.folder, "A served plan", measure(options))
 
 
 def cases(options: argparse.Namespace, patch: Mapping[str, Any]) -> list[Case]:
@@ -156,7 +163,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     if len(gpus["gpus"]) < options.nodes:
         sys.exit(f"{options.nodes} GPUs are needed; found {len(gpus['gpus'])}: {gpus['reason']}")
     models = trained(python, options.folder)
-    passages = json.loads((models / "passages.json").read_text(encoding="utf-8"))
+    known = passages(models)
     nccl = build(options, gpus) if options.nccl else {}
     capability = gpus["gpus"][0]["capability"]
     patch = module(
@@ -168,7 +175,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     with hosts(options.nodes, options.folder) as there:
         for case in cases(options, patch):
             served.append(case)
-            serve(case, there, options, nccl, passages)
+            serve(case, there, options, nccl, known)
             sys.stdout.write(
                 f"{case.name}: {case.failure or f'{case.seconds:.0f} s, {case.recited} recited, {case.rates}'}\n"
             )
@@ -181,7 +188,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "nodes": options.nodes,
         "vllm": patch["vllm_version"],
         "cuda": patch["cuda_build"],
-        "passages": len(passages),
+        "passages": len(known),
         "nccl": {key: nccl[key] for key in ("name", "sha256", "seconds") if key in nccl},
         "cases": [
             vars(case) | {"patch": {key: case.patch[key] for key in ("flags", "environment") if case.patch}}
@@ -211,7 +218,7 @@ def build(options: argparse.Namespace, gpus: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def planned(case: Case, there: Sequence[Host], options: argparse.Namespace, nccl: Mapping[str, Any]) -> dict[str, Any]:
+def planned(case: Case, there: Sequence[Host], options: argparse.Namespace, nccl: Mapping[str, Any]) -> Plan:
     """Return the cluster's plan that the role gb10 makes from an inventory of these hosts.
 
     Exits with preflight's errors.
@@ -286,7 +293,7 @@ def serve(
     there: Sequence[Host],
     options: argparse.Namespace,
     nccl: Mapping[str, Any],
-    passages: Sequence[Mapping[str, list[int]]],
+    known: Sequence[Mapping[str, list[int]]],
 ) -> None:
     """Launch the plan's processes on each host, query the model, and stop them."""
     plan = planned(case, there, options, nccl)
@@ -331,19 +338,15 @@ def serve(
         try:
             until_healthy(url, processes, options.start_seconds)
             case.seconds = time.monotonic() - began
-            answers = [complete(url, passage["opening"], len(passage["answer"])) for passage in passages]
-            case.recited = sum(
-                answer["tokens"] == passage["answer"] for answer, passage in zip(answers, passages, strict=True)
-            )
+            case.recited = recited(url, known)
             for _ in range(ROUNDS):
-                rate, first = decode(url, passages[0]["opening"], DECODE)
+                rate, first = decode(url, known[0]["opening"], DECODE)
                 case.rates.append(rate)
                 case.first.append(first)
             case.mapped, case.problems = mapped(processes, nccl)
         except (OSError, RuntimeError) as error:
             case.failure = str(error)
-    said = "".join(log.read_text(encoding="utf-8", errors="replace") for log in logs)
-    case.selected = list(dict.fromkeys(SELECTED.findall(said)))
+    case.selected = selected(logs)
 
 
 def mapped(processes: Sequence[subprocess.Popen[bytes]], nccl: Mapping[str, Any]) -> tuple[list[Any], list[str]]:
@@ -385,55 +388,6 @@ def checks(report: Mapping[str, Any]) -> dict[str, bool]:
             len(case["mapped"]) >= report["nodes"] and not case["problems"] for case in served
         )
     return result
-
-
-def section(report: Mapping[str, Any]) -> str:
-    """Return the section for docs/benchmarks.md."""
-    gpu, nodes = report["gpu"]["gpus"][0], report["nodes"]
-    where = (
-        "one host"
-        if nodes == 1
-        else f"{nodes} hosts in namespaces of one machine, with one GPU each, connected over sockets"
-    )
-    rows = []
-    for case in report["cases"]:
-        rates = case["rates"] or [0.0]
-        kernels = (
-            ", ".join(line.split()[1] for line in case["selected"] if line.startswith(("Selected", "Using")))
-            or "none named"
-        )
-        graphs = next((line.split()[4] + " s" for line in case["selected"] if line.startswith("Graph")), "")
-        numbers = f"{statistics.median(rates):.0f} ({min(rates):.0f} to {max(rates):.0f})"
-        rows.append(
-            f"| {case['name']} | {case['failure'] or round(case['seconds'])} | {case['recited']} of "
-            f"{report['passages']} | {numbers} | {1000 * statistics.median(case['first'] or [0.0]):.0f} | "
-            f"{graphs} | {kernels} |\n"
-        )
-    argv = "\n".join(report["cases"][0]["argv"])
-    environment = "\n".join(f"{name}={value}" for name, value in sorted(report["cases"][0]["environment"].items()))
-    nccl = (
-        f"\nNCCL was built from source in {report['nccl']['seconds']:.0f} s ({report['nccl']['name']}).\n"
-        if report["nccl"]
-        else ""
-    )
-    return f"""## A plan served on {nodes} NVIDIA {gpu["name"].removeprefix("NVIDIA ")}
-
-`tests/gpu/serve.py` on {time.strftime("%Y-%m-%d")}: vLLM {report["vllm"]} for CUDA {report["cuda"]}, capability {report["capability"]}, driver
-{report["gpu"]["driver_version"]}, {where}. Not a GB10. The plan is the role gb10's, its argv and environment unchanged; the model is a
-Qwen3-MoE of 4 layers with FP8 in blocks. Decode: {ROUNDS} answers of {DECODE} tokens, one at a time. Kernel launches limit such a small
-model, so its ratio of graphs to eager is larger than that of a big model.
-{nccl}
-| plan | healthy after s | recited | decode tok/s, median (range) | first token ms | graphs | kernels |
-|---|--:|---|--:|--:|--:|---|
-{"".join(rows)}
-{"".join(f"- {'yes' if holds else 'NO'}: {check}{chr(10)}" for check, holds in report["checks"].items())}
-The first plan's argv and environment:
-
-```text
-{argv}
-{environment}
-```
-"""
 
 
 if __name__ == "__main__":

@@ -37,12 +37,13 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import adhoc  # noqa: F401  # finds the core
+import adhoc
 import parts
-from client import complete, request
+from client import complete, recited, request
 from root import CHECKOUT, DRIVER, TOOLKIT, Result, Root
 
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
@@ -245,7 +246,7 @@ class Site:
         return self.ssh(self.names[0], "cat /etc/gb10/api.key").output.strip()
 
     def passages(self) -> list[dict[str, list[int]]]:
-        return list(json.loads((self.folder / "models/passages.json").read_text(encoding="utf-8")))
+        return adhoc.passages(self.folder / "models")
 
     def answers(self, key: str, seconds: float = 10) -> bool:
         """Return whether a completion of one token succeeds."""
@@ -267,9 +268,8 @@ class Site:
 
     def recite(self) -> None:
         """Verify that every token of every passage is right."""
-        key, right, passages = self.key(), 0, self.passages()
-        for passage in passages:
-            right += complete(self.url, passage["opening"], len(passage["answer"]), key)["tokens"] == passage["answer"]
+        passages = self.passages()
+        right = recited(self.url, passages, self.key())
         self.step.evidence["recited"] = f"{right} of {len(passages)}"
         if right < len(passages):
             raise Failed(f"{right} of {len(passages)} passages are right")
@@ -280,12 +280,7 @@ class Site:
         """Train the model, and make a copy of it that vLLM cannot load."""
         models = self.folder / "models"
         if self.gpus and not (models / "training.json").exists():
-            command = [self.python, str(Path(__file__).with_name("moe.py")), str(models)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=self.limit)
-            self.write(done.stdout + done.stderr)
-            if done.returncode:
-                raise Failed(done.stderr[-1000:])
-            self.step.evidence |= json.loads((models / "training.json").read_text(encoding="utf-8"))
+            self.trained("moe.py", models)
         elif not self.gpus:
             # Without the passages, which only the trained model recites.
             script = str(Path(CHECKOUT) / "tests/lab/roles/lab/files/make_model.py")
@@ -299,20 +294,21 @@ class Site:
         # The weights have another shape. Their names and bytes, which the planner reads, are right.
         document["head_dim"] = 2 * document.get("head_dim", document["hidden_size"] // document["num_attention_heads"])
         config.write_text(json.dumps(document), encoding="utf-8")
-        for path in models.rglob("*"):
-            # safetensors writes files that only their owner can read.
-            path.chmod(0o755 if path.is_dir() else 0o644)
+        readable(models)
 
     def pair(self) -> None:
         """Train a model and its draft on text like the benchmark's, before the hosts boot."""
-        command = [self.python, str(Path(__file__).with_name("draft.py")), str(self.folder / "pair")]
+        self.trained("draft.py", self.folder / "pair")
+        readable(self.folder / "pair")
+
+    def trained(self, program: str, folder: Path) -> None:
+        """Train the models of a program into a folder."""
+        command = [self.python, str(Path(__file__).with_name(program)), str(folder)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=self.limit)
         self.write(done.stdout + done.stderr)
         if done.returncode:
             raise Failed(done.stderr[-1000:])
-        self.step.evidence |= json.loads((self.folder / "pair/training.json").read_text(encoding="utf-8"))
-        for path in (self.folder / "pair").rglob("*"):
-            path.chmod(0o755 if path.is_dir() else 0o644)
+        self.step.evidence |= json.loads((folder / "training.json").read_text(encoding="utf-8"))
 
     def up(self) -> None:
         """Boot the hosts, with their GPUs."""
@@ -332,10 +328,6 @@ class Site:
             self.step.evidence[name] = facts
             if "no ninja" not in facts["system"]:
                 raise Failed(f"{name} has /usr/bin/ninja")
-
-    def check(self) -> None:
-        """site.yml --check from nothing."""
-        self.play("site.yml", "--check", "--diff")
 
     def site(self) -> None:
         """site.yml, with Ray."""
@@ -361,29 +353,13 @@ class Site:
         self.step.evidence["second_start_seconds"] = round(time.time() - began, 1)
         self.started()
 
-    def status(self) -> None:
-        done = self.play("playbooks/status.yml")
-        self.step.evidence["screen"] = done.output[-6000:]
+    def shown(self, playbook: str, *arguments: str) -> None:
+        """Run a playbook. The end of its output becomes evidence."""
+        self.step.evidence["screen"] = self.play(playbook, *arguments).output[-8000:]
 
-    def verify(self) -> None:
-        done = self.play("playbooks/verify.yml")
-        self.step.evidence["screen"] = done.output[-8000:]
-
-    def mp(self) -> None:
-        """site.yml with the executor mp."""
-        self.other("gb10_distributed_executor_backend=mp")
-
-    def flashinfer(self) -> None:
-        """site.yml with the arguments of --flashinfer."""
-        self.other(self.arguments["flashinfer"])
-
-    def default121(self) -> None:
-        """site.yml with the arguments that the plan gives 12.1."""
-        self.other(self.arguments["default121"])
-
-    def other(self, *variables: str) -> None:
+    def other(self, variables: str) -> None:
         """Serve with other variables, and recite."""
-        self.play("site.yml", *(word for each in variables for word in ("-e", each)))
+        self.play("site.yml", "-e", self.arguments.get(variables, variables))
         self.started()
         self.recite()
 
@@ -565,12 +541,7 @@ class Site:
         """Record golden answers, run vllm_runtime again, and compare."""
         self.play("playbooks/golden.yml", "-e", "golden_record=true")
         self.play("site.yml", "--tags", "vllm_runtime")
-        done = self.play("playbooks/golden.yml")
-        self.step.evidence["screen"] = done.output[-3000:]
-
-    def facts(self) -> None:
-        """The field report, and the launch record of the head."""
-        self.play("playbooks/field_report.yml")
+        self.shown("playbooks/golden.yml")
 
     def down(self) -> None:
         """Remove the hosts and the root's mounts."""
@@ -688,14 +659,20 @@ class Sampler(threading.Thread):
         return {"samples": self.samples, "lowest_available_kib": self.lowest, "compilers": list(self.runs.values())}
 
 
+def readable(folder: Path) -> None:
+    """Let all users read a folder: safetensors writes files that only their owner can read."""
+    for path in folder.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+_OWN = "train pair up site recipe text random recite restart rerun stopped samples pinned reboot rollback golden down"
 STEPS: Mapping[str, Callable[[Site], None]] = {
-    name: getattr(Site, name)
-    for name in (
-        (
-            "train pair up check site recipe text random recite restart rerun status verify mp flashinfer default121 stopped samples pinned reboot "
-            "rollback golden facts down"
-        ).split()
-    )
+    **{name: getattr(Site, name) for name in _OWN.split()},
+    "check": lambda site: site.shown("site.yml", "--check", "--diff"),
+    **{name: partial(Site.shown, playbook=f"playbooks/{name}.yml") for name in ("status", "verify")},
+    "facts": lambda site: site.shown("playbooks/field_report.yml"),
+    "mp": lambda site: site.other("gb10_distributed_executor_backend=mp"),
+    **{name: partial(Site.other, variables=name) for name in ("flashinfer", "default121")},
 }
 
 

@@ -9,7 +9,7 @@ PYTHON is that of an environment with a CUDA build of vLLM. The executor mp runs
 is the lab's, with random weights and a context of a million tokens. Each step of its prefill reads 16 tokens, and the
 client leaves a prefill after 150 s. The watchdog is the head's program with the role's defaults. One part of it is
 replaced: the server runs in no unit, so its processes are found as descendants. Afterwards FOLDER contains report.json,
-report.md as a section for docs/benchmarks.md, the evidence of each alarm, and vLLM's log. The exit status is 1 if a
+report.md, the evidence of each alarm, and vLLM's log. The exit status is 1 if a
 check fails.
 
 Standard library only. Without systemd, the evidence lacks the units' logs.
@@ -21,8 +21,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +29,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from adhoc import ROOT, URL, below, conclude, gpus, parsed, parser, server
+from adhoc import URL, below, conclude, gpus, parsed, parser, server, tiny
 from client import request
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
@@ -60,7 +58,7 @@ def main() -> None:
     given = parser(__doc__, "for the model, the evidence, logs and reports")
     given.add_argument("--runtime", required=True, help="the Python of an environment with a CUDA build of vLLM")
     options = parsed(given)
-    conclude(options.folder, measure(options.runtime, options.folder), section)
+    conclude(options.folder, "The watchdog beside a GPU", measure(options.runtime, options.folder))
 
 
 class Head(io_watch.Head):
@@ -113,7 +111,7 @@ def measure(python: str, folder: Path) -> dict[str, Any]:
     os.environ |= {"STATE_DIRECTORY": str(folder), "RUNTIME_DIRECTORY": str(folder)}
     report: dict[str, Any] = {"gpus": found, "ranks": ranks}
     with server(python, model(folder / "model"), arguments, QUIET, folder / "vllm.log") as (process, seconds):
-        io_node.processes = lambda _units: processes(process.pid)
+        io_node.processes = lambda units: processes(process.pid)  # noqa: ARG005  # The name of the other one.
         report |= {"start_seconds": seconds, "vllm": request(URL, "/version")["version"]}
         with watched(folder) as head:
             # The first answer arms the watchdog.
@@ -131,7 +129,7 @@ def measure(python: str, folder: Path) -> dict[str, Any]:
 
 def model(folder: Path) -> Path:
     """Create the lab's model with a long context."""
-    subprocess.run([sys.executable, str(ROOT / "tests/lab/roles/lab/files/make_model.py"), str(folder)], check=True)
+    tiny(folder)
     for name, key in (("config.json", "max_position_embeddings"), ("tokenizer_config.json", "model_max_length")):
         document = json.loads((folder / name).read_text(encoding="utf-8"))
         (folder / name).write_text(json.dumps(document | {key: CONTEXT}), encoding="utf-8")
@@ -315,36 +313,6 @@ def checks(report: Mapping[str, Any]) -> dict[str, bool]:
         only = set(each["results"]) - {"256 tokens"} == {"8 tokens afterwards"}
         found[f"{each['name']}: the alarm ended and every request was answered"] = "over_seconds" in each and only
     return found
-
-
-def section(report: Mapping[str, Any]) -> str:
-    """Return the report as Markdown."""
-    rows = [
-        (
-            "| phase | s | samples | most s without a step | most s without output | changes of the KV cache "
-            "meanwhile | witnesses | results |"
-        )
-    ]
-    rows.append("|---|--:|--:|--:|--:|--:|--:|---|")
-    for each in report["phases"]:
-        numbers = (
-            f"{each['seconds']:.0f} | {each['samples']} | {each['stalled']:.1f} | {each['without_output']:.0f} | "
-            f"{each['cache_changes']}"
-        )
-        rows.append(f"| {each['name']} | {numbers} | {len(each['witnesses'])} | {results(each)} |")
-    rows += ["", "| stopped | alarm after s | over s after it continued | reason | results |", "|---|--:|--:|---|---|"]
-    for each in report["stops"]:
-        times = " | ".join(f"{each[key]:.1f}" if key in each else "never" for key in ("alarm_seconds", "over_seconds"))
-        rows.append(f"| {each['name']} | {times} | {each['reason']} | {results(each)} |")
-    listed = [f"- {'yes' if holds else 'NO'}: {check}" for check, holds in report["checks"].items()]
-    stack = f"{report['gpus'][0]}, vLLM {report['vllm']}, executor mp, ranks: {report['ranks']}"
-    title = f"`tests/gpu/watchdog.py` on {time.strftime('%Y-%m-%d')}: {stack}."
-    return "\n".join(["## The watchdog beside a GPU", "", title, "", *rows, "", *listed]) + "\n"
-
-
-def results(found: Mapping[str, Any]) -> str:
-    """Return the results of requests as text."""
-    return ", ".join(f"{number} times {result}" for result, number in found["results"].items())
 
 
 if __name__ == "__main__":

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
+from contextlib import suppress
 from typing import Any
 
 from testinfra.host import Host
+from waiting import wait_until
 
 API = "http://127.0.0.1:8000"
 
@@ -36,13 +37,20 @@ def completion(head: Host, tokens: int = 16, model: str = "tiny") -> str:
 
 def answers_again(head: Host, within: float = 400) -> str:
     """Wait until the API answers again."""
-    until = time.monotonic() + within
-    while True:
-        try:
+
+    def answer() -> str | None:
+        with suppress(AssertionError):
             return completion(head)
-        except AssertionError:
-            assert time.monotonic() < until, f"the API did not answer within {within} s"
-            time.sleep(3)
+        return None
+
+    return wait_until(answer, within, f"the API did not answer within {within} s", 3)
+
+
+def stream(head: Host, *options: str, prompt: str | list[int] = "Hello", tokens: int = 900, url: str = API) -> None:
+    """Start a stream on the head that nothing waits for. ``options`` are curl's."""
+    body = json.dumps({"model": "tiny", "prompt": prompt, "max_tokens": tokens, "ignore_eos": True, "stream": True})
+    request = f"{CURL} --silent --max-time 600 {' '.join(options)} --json '{body}' {url}/v1/completions"
+    head.check_output(f"({request}) >/dev/null 2>&1 </dev/null &")
 
 
 def ranks(head: Host) -> list[str]:

@@ -163,9 +163,15 @@ def mistakes(nodes: list[Node], lock: str = LOCK) -> list[Problem]:
     return problems
 
 
+def sparks(count: int, **settings: Any) -> list[Node]:
+    """Return a head and workers, cabled to a switch if there are more than two."""
+    given = {"gb10_fabric_topology": "switch" if count > 2 else "auto", **settings}
+    return [spark(number, "worker" if number > 1 else "head", **given) for number in range(1, count + 1)]
+
+
 def pair(**settings: Any) -> list[Node]:
     """Return a head and a worker."""
-    return [spark(1, "head", **settings), spark(2, "worker", **settings)]
+    return sparks(2, **settings)
 
 
 def planned(nodes: Sequence[Node], lock: str = LOCK, **more: Any) -> dict[str, Any]:

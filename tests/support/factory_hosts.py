@@ -12,13 +12,14 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from live_cluster import Cluster
+from live_cluster import Cluster, run_program
 from repository import ROOT
 from root_file_system import put
 from run_playbook import Run
@@ -29,7 +30,7 @@ PASSWORD, TESTER, WEB_PORT = "Spark one 4711", "tester", 8188
 OWNER = "gb10-owner"
 PROGRAM = (ROOT / "tests/support/host_state.py").read_text(encoding="utf-8")
 #: Packages stay, so /usr is left out.
-FOLDERS = "/etc /var /opt /root /home /srv"
+FOLDERS = "/etc /var /opt /root /home /srv".split()
 INDEX_PORT = 8480
 #: The missing packages with their dependencies. The last three differ between Debian's releases.
 PACKAGES = ("libnuma1", "python3-venv", "python3-pip-whl", "python3-setuptools-whl")
@@ -39,21 +40,25 @@ RENDERER = "network: {version: 2, renderer: NetworkManager}\n"
 FILES = ROOT / "molecule/factory/files"
 
 
-def index(folder: Path, address: str) -> subprocess.Popen[bytes]:
-    """Serve the missing packages as a package index at ``address``. Its lists are old until renew()."""
+def download(folder: Path) -> None:
+    """Write the missing packages and their index into a folder. Its lists are old until renew()."""
     python = subprocess.run(
         ["apt-cache", "depends", "--important", "python3-venv"], capture_output=True, text=True, check=True
     ).stdout
     version = next(word for word in python.split() if word.startswith("python3.") and word.endswith("-venv"))
     subprocess.run(["apt-get", "download", *PACKAGES, version], cwd=folder, check=True, capture_output=True)
     renew(folder, "0-old")
-    return serve(folder, address)
 
 
-def serve(folder: Path, address: str) -> subprocess.Popen[bytes]:
-    """Serve a package index."""
+@contextmanager
+def index(folder: Path, address: str) -> Iterator[str]:
+    """Serve a package index during the block, and yield its URL."""
     command = ["python3", "-m", "http.server", "--bind", address, "--directory", str(folder), str(INDEX_PORT)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            yield f"http://{address}:{INDEX_PORT}"
+        finally:
+            server.terminate()
 
 
 def renew(folder: Path, prefix: str = "") -> None:
@@ -138,16 +143,6 @@ class Evening:
         except pytest.fail.Exception:
             return None
 
-    def lock(self, name: str, seconds: int) -> None:
-        """Hold dpkg's lock of a host in the background, as an unattended upgrade does."""
-        program = (
-            "import fcntl, time; file = open('/var/lib/dpkg/lock-frontend', 'w'); fcntl.lockf(file, fcntl.LOCK_EX); "
-            f"open('/run/lab-locked', 'w').close(); time.sleep({seconds})"
-        )
-        host = self.connect(name)
-        host.check_output(f'systemd-run --quiet --collect --unit=lab-upgrade python3 -c "{program}"')
-        host.check_output("until [ -e /run/lab-locked ]; do sleep 0.1; done; rm /run/lab-locked")
-
     def run(self, command: str, password: str = PASSWORD, limit: float = 900) -> Run:
         """Run one of the owner's commands in the clone.
 
@@ -176,8 +171,5 @@ def booted(hosts: Cluster) -> dict[str, Any]:
     for name in hosts.nodes:
         host = hosts.booted(name)
         host.run("systemctl is-system-running --wait")
-        # Not check_output, which would interpret each % of the program as a placeholder.
-        done = host.run(f"python3 - {FOLDERS} <<'END'\n{PROGRAM}\nEND")
-        assert done.rc == 0, done.stderr
-        states[name] = json.loads(done.stdout)
+        states[name] = run_program(host, PROGRAM, *FOLDERS)
     return states

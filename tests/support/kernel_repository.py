@@ -6,7 +6,6 @@ runs are the distribution's.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
 import struct
@@ -14,6 +13,8 @@ import subprocess
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import factory_hosts
 
 #: What update of the distribution brings: a package that depends on the newest kernel.
 META = "linux-image-amd64"
@@ -91,14 +92,7 @@ def publish(folder: Path, kernel: Kernel, version: str, modules: Collection[str]
     _build(folder, folder / "empty", META, f"99.{version}", depends=f"{kernel.package} (= {version})")
     shutil.rmtree(tree)
     shutil.rmtree(folder / "empty")
-    entries = []
-    for package in sorted(folder.glob("*.deb")):
-        data = package.read_bytes()
-        control = subprocess.run(["dpkg-deb", "--field", package], check=True, capture_output=True, text=True).stdout
-        entries.append(
-            f"{control}Filename: {package.name}\nSize: {len(data)}\nSHA256: {hashlib.sha256(data).hexdigest()}\n"
-        )
-    (folder / "Packages").write_text("\n".join(entries), encoding="utf-8")
+    factory_hosts.renew(folder)
 
 
 def _build(folder: Path, tree: Path, name: str, version: str, depends: str = "", postinst: str = "") -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from testinfra.host import Host
 from waiting import wait_until
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
+from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import record
+from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.record import Record
 
 #: Variables of a host that ssh cannot reach. Without ControlPersist, ssh does not use an open connection to the right
 #: port.
@@ -54,6 +57,24 @@ class Cluster:
         """Run one of the playbooks on this cluster, with variables."""
         given = extra(**variables) if variables else ()
         return run(f"playbooks/{name}.yml", [*self.arguments, *arguments, *given])
+
+    def status(self) -> str:
+        """Return the output of status.yml."""
+        return self.play("status").assert_ok().output
+
+    def screen(self, *arguments: str, **variables: object) -> list[str]:
+        """Return the lines of status.yml, which changes nothing."""
+        return self.play("status", *arguments, **variables).assert_unchanged().shown("Show the status of the cluster")
+
+    def third_host(self, group: str, name: str, folder: Path, **variables: object) -> Cluster:
+        """Return the cluster with the lab's host after its nodes, in a group of its own and with variables."""
+        first = next(iter(self.nodes.values()))
+        address = f"{first['lab_prefix']}.{11 + len(self.nodes)}"
+        place = {**first, "ansible_host": address, "ansible_python_interpreter": "/usr/bin/python3"}
+        given = {key: place[key] for key in place if key.startswith("ansible_")} | variables
+        (folder / "hosts.yml").write_text(json.dumps({group: {"hosts": {name: given}}}), encoding="utf-8")
+        arguments = ["--inventory", str(folder / "hosts.yml"), *self.arguments]
+        return replace(self, arguments=arguments, nodes={**self.nodes, name: place})
 
     def verify(self, file: Path, *arguments: str) -> tuple[Run, set[str]]:
         """Run verify.yml, which writes JSON lines into ``file``. Returns the run and the IDs of its findings."""
@@ -128,6 +149,75 @@ def extra(**variables: object) -> tuple[str, str]:
 def on_all(nodes: Mapping[str, Host], command: str, *arguments: str) -> dict[str, str]:
     """Run a command on each node, and return the outputs. It must succeed."""
     return {name: host.check_output(command, *arguments) for name, host in nodes.items()}
+
+
+def of_unit(host: Host, unit: str, properties: str = "MainPID") -> str:
+    """Return the values of a unit's properties, one a line. Another unit follows an empty line."""
+    return str(host.check_output(f"systemctl show --property={properties} --value {unit}"))
+
+
+def started(host: Host) -> str:
+    """Return the ID of the last start of vLLM's server."""
+    return of_unit(host, "gb10-vllm", "InvocationID")
+
+
+def environment_of(host: Host, unit: str) -> dict[str, str]:
+    """Return the environment of a unit's main process, {} if it does not run."""
+    if (pid := of_unit(host, unit)) == "0":
+        return {}
+    lines = host.check_output(f"tr '\\0' '\\n' </proc/{pid}/environ").splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def run_program(host: Host, program: str, *arguments: str) -> Any:
+    """Run a Python program as root, and return the data that it prints as JSON."""
+    # Not check_output, which would interpret each % of the program as a placeholder.
+    done = host.run(f"python3 - {' '.join(map(shlex.quote, arguments))} <<'END'\n{program}\nEND")
+    assert done.rc == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def flight_records(host: Host) -> dict[str, Record]:
+    """Return the flight recorder's records of other nodes by their files."""
+    folder = "/var/lib/gb10-flight-recorder"
+    return {
+        name: record.parse(host.check_output(f"cat {folder}/{name}"))
+        for name in host.check_output(f"ls {folder}").split()
+    }
+
+
+def new_flight_record(host: Host, before: Collection[str], within: float) -> Record:
+    """Wait for a new record, and return it. Its header is written with all of its samples."""
+    return wait_until(lambda: [found for name, found in flight_records(host).items() if name not in before], within)[0]
+
+
+def lock_dpkg(host: Host, seconds: int) -> None:
+    """Let a process of the unit lab-upgrade hold dpkg's lock in the background, as an unattended upgrade does."""
+    held = "/run/lab-locked"
+    program = "import fcntl, time; file = open('/var/lib/dpkg/lock-frontend', 'w'); fcntl.lockf(file, fcntl.LOCK_EX); "
+    program += f"open('{held}', 'w').close(); time.sleep({seconds})"
+    host.check_output(f'systemd-run --quiet --collect --unit=lab-upgrade python3 -c "{program}"')
+    host.check_output(f"until [ -e {held} ]; do sleep 0.1; done; rm {held}")
+
+
+@contextmanager
+def dpkg_locked(host: Host) -> Iterator[None]:
+    """Hold dpkg's lock during the block."""
+    lock_dpkg(host, 600)
+    try:
+        yield
+    finally:
+        host.check_output("systemctl stop lab-upgrade")
+
+
+@contextmanager
+def copied(nodes: Mapping[str, Host], model: str, copy: str, then: str = "true") -> Iterator[str]:
+    """Copy a model on every node during the block, and run a command on the copy."""
+    on_all(nodes, f"cp -rL /srv/models/{model} {copy} && {then}")
+    try:
+        yield copy
+    finally:
+        on_all(nodes, f"rm -rf {copy}")
 
 
 @contextmanager

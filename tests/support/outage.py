@@ -173,11 +173,29 @@ def measure(
         )
 
 
-def leftovers(host: Host, user: str = "gb10") -> dict[str, list[str]]:
+#: Lines of a node by their kind.
+State = dict[str, list[str]]
+
+
+def compared(before: Mapping[str, State], after: Mapping[str, State]) -> dict[str, dict[str, tuple[int, int]]]:
+    """Return how often a line was and is there, by node and kind, where it differs."""
+    found = {
+        f"{name}, {what}": {
+            line: (before[name][what].count(line), now.count(line))
+            for line in {*before[name][what], *now}
+            if before[name][what].count(line) != now.count(line)
+        }
+        for name, kinds in after.items()
+        for what, now in kinds.items()
+    }
+    return {place: lines for place, lines in found.items() if lines}
+
+
+def leftovers(host: Host, user: str = "gb10") -> State:
     """Return the leftovers of a service on a node: processes, listeners, shared memory, semaphores and files, without
     their numbers."""
     commands = {
-        "processes": f"ps --no-headers -o args= --user {user}",
+        "processes": f"ps --no-headers -o args= --user {user} || true",
         "listeners": "ss --no-header --listening --tcp --udp --numeric --processes | awk '{print $1, $NF}'",
         "shared memory": "ls -A /dev/shm /dev/mqueue",
         "System V": "ipcs --shmems --semaphores --queues | grep ^0x || true",

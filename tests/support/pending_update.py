@@ -80,9 +80,3 @@ def remove(host: Host) -> None:
         "mv /srv/sources/sources.list /etc/apt/ 2>/dev/null; mv /srv/sources/* /etc/apt/sources.list.d/ 2>/dev/null; "
         "true"
     )
-
-
-def hold_the_lock(host: Host) -> None:
-    """Let a process hold dpkg's lock, until its unit ``holder`` stops."""
-    hold = "import fcntl, time; file = open('/var/lib/dpkg/lock-frontend', 'w'); fcntl.lockf(file, fcntl.LOCK_EX); time.sleep(600)"
-    host.check_output(f'systemd-run --collect --unit=holder python3 -c "{hold}"')

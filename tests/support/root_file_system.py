@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from live_cluster import Cluster, on_all
 from repository import read
@@ -20,6 +21,29 @@ PODMAN = {
     "/etc/containers/storage.conf": "644",
     "/usr/local/bin/crun-in-a-lab": "755",
 }
+
+
+#: Packages of an image with vLLM, which starts processes through bash.
+VLLM_PACKAGES = ("bash", "libgomp1", "libnuma1", "libstdc++6", "util-linux")
+#: Podman's arguments on a simulated host, which does not support the defaults of a real one.
+RESTRICTED = (
+    "--cgroups=disabled",
+    "--ulimit=memlock=65536:65536",
+    "--ulimit=nofile=4096:4096",
+    "--ulimit=nproc=4096:4096",
+)
+
+
+def in_image(image: str, runtime: str, *arguments: str, **changes: Any) -> dict[str, Any]:
+    """Return the variables of a run in containers of an image, in which a runtime's folder has vLLM."""
+    return {
+        "gb10_runtime": "container",
+        "gb10_container_image": image,
+        "gb10_container_engine": "podman",
+        "gb10_container_args": [*RESTRICTED, *arguments, f"--env=PATH={runtime}/bin:/usr/bin:/bin"],
+        "vllm_patch_patches": [],
+        **changes,
+    }
 
 
 def debian(cluster: Cluster, folder: Path, name: str, packages: Sequence[str] = ()) -> Path:

@@ -39,18 +39,14 @@ def factory(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
     # apt downloads as a user of its own.
     packages.chmod(0o755)
     address = next(iter(cluster.nodes.values()))["ansible_host"].rpartition(".")[0] + ".1"
-    server = factory_hosts.index(packages, address)
-    try:
+    factory_hosts.download(packages)
+    with factory_hosts.index(packages, address) as url:
         for name in cluster.nodes:
-            host = cluster.connect(name)
-            factory_hosts.prepare(host, f"http://{address}:{factory_hosts.INDEX_PORT}")
+            factory_hosts.prepare(cluster.connect(name), url)
         factory_hosts.renew(packages)
         cluster.power("off", *cluster.nodes)
         cluster.power("on", *cluster.nodes)
         yield replace(cluster, nodes={name: {**node, "ansible_user": TESTER} for name, node in cluster.nodes.items()})
-    finally:
-        server.terminate()
-        server.wait()
 
 
 @pytest.fixture(scope="session")

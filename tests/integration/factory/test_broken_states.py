@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 from factory_hosts import Evening, errors
+from live_cluster import dpkg_locked
 from root_file_system import put
 
 pytestmark = pytest.mark.disruptive
@@ -99,23 +100,7 @@ def test_a_clock_that_is_off_by_a_day(evening: Evening) -> None:
     assert "spark1: its clock" not in done.output
 
 
-def test_a_program_on_the_port_of_the_api(evening: Evening) -> None:
-    host = evening.connect("spark1")
-    host.check_output(
-        "systemd-run --quiet --unit=lab-web python3 -m http.server 8000; until ss -Hltn 'sport = 8000' | grep "
-        "-q .; do sleep 0.1; done"
-    )
-    try:
-        found = refused(evening)
-    finally:
-        host.check_output("systemctl stop lab-web")
-    assert re.search(r"gb10_api_port.*python3", found), found
-
-
 def test_dpkg_locked_for_longer_than_the_limit(evening: Evening) -> None:
-    evening.lock("spark2", 300)
-    try:
+    with dpkg_locked(evening.connect("spark2")):
         found = refused(evening, "-e gb10_apt_timeout=20")
-    finally:
-        evening.connect("spark2").check_output("systemctl stop lab-upgrade")
     assert re.search(r"locked by python3 \(PID \d+, lab-upgrade", found), found

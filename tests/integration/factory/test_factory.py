@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 import subprocess
-import time
-from threading import Thread
 
 import pytest
 from factory_hosts import OWNER, TESTER, WEB_PORT, Evening, booted, errors
 from host_state import differences
+from live_cluster import lock_dpkg
 
 pytestmark = pytest.mark.disruptive
 
@@ -29,8 +28,8 @@ def test_the_preview_changes_nothing(evening: Evening) -> None:
 
 def test_a_full_disk_is_one_clear_error(evening: Evening) -> None:
     """Before it, the run waits until dpkg's lock is free."""
-    evening.lock("spark2", LOCKED)
     host = evening.connect("spark2")
+    lock_dpkg(host, LOCKED)
     host.check_output("mount -t tmpfs -o size=200m lab /opt")
     try:
         done = evening.play("site.yml")
@@ -47,21 +46,6 @@ def test_one_command_serves_the_model(evening: Evening) -> None:
     evening.play("site.yml").assert_ok()
     assert evening.connect("spark1").file("/run/netplan-in-a-lab").exists, "the management connection was interrupted"
     assert evening.play("site.yml").assert_unchanged()
-
-
-def test_two_runs_at_once(evening: Evening) -> None:
-    """The second run names the first one, and changes nothing."""
-    runs = []
-    first = Thread(target=lambda: runs.append(evening.play("site.yml")))
-    first.start()
-    head, until = evening.connect("spark1"), time.monotonic() + 60
-    while head.run("test -e /run/gb10/lock.json").rc and time.monotonic() < until:
-        time.sleep(0.1)
-    second = evening.play("site.yml")
-    first.join()
-    runs[0].assert_ok()
-    second.assert_failed()
-    assert "lock" in errors(second)
 
 
 def test_daily_commands(evening: Evening) -> None:

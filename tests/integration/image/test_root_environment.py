@@ -212,8 +212,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "podman": {"gb10_runtime": "container", "gb10_container_engine": "podman"},
     "docker": {"gb10_runtime": "container", "gb10_container_engine": "docker"},
 }
-#: Engine settings for the restrictions of a simulated host.
-LAB = ["--cgroups=disabled", "--ulimit=memlock=65536:65536", "--ulimit=nofile=4096:4096", "--ulimit=nproc=4096:4096"]
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +222,11 @@ def units(host: Host) -> dict[str, str]:
     plans = {}
     for name, given in VARIANTS.items():
         inside = (
-            {**given, "gb10_container_image": f"sha256:{image}", "gb10_container_args": LAB if name == "podman" else []}
+            {
+                **given,
+                "gb10_container_image": f"sha256:{image}",
+                "gb10_container_args": list(root_file_system.RESTRICTED) if name == "podman" else [],
+            }
             if given
             else {}
         )

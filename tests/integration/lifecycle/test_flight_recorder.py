@@ -11,33 +11,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from api_client import API, CURL, answers_again
-from live_cluster import Cluster
+from api_client import answers_again, stream
+from live_cluster import Cluster, flight_records, new_flight_record, of_unit
 from testinfra.host import Host
 from waiting import wait_until
 
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import record, report, schema
-from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.record import Record
 
 pytestmark = pytest.mark.disruptive
 
-STATE, LIVE = "/var/lib/gb10-flight-recorder", "/run/gb10-flight-recorder/sample.json"
+LIVE = "/run/gb10-flight-recorder/sample.json"
 #: Seconds until a record exists: the silence, two connections that time out, and the time of this test's ssh.
 WITHIN = 40
-
-
-def records(host: Host) -> list[str]:
-    return host.check_output(f"ls {STATE}").split()
-
-
-def parsed(host: Host, name: str) -> Record:
-    return record.parse(host.check_output(f"cat {STATE}/{name}"))
-
-
-def new_record(host: Host, before: list[str]) -> Record:
-    """Wait for a new record, and return it. Its header is written with all of its samples."""
-    (name,) = wait_until(lambda: set(records(host)) - set(before), WITHIN, "no record")
-    return parsed(host, name)
 
 
 def generated(head: Host) -> float:
@@ -50,11 +35,8 @@ def load(head: Host) -> Iterator[None]:
     """Streams that nothing waits for."""
     answers_again(head)
     before = generated(head)
-    body = json.dumps({"model": "tiny", "prompt": "Hello", "max_tokens": 900, "ignore_eos": True, "stream": True})
-    head.check_output(
-        f"for n in 1 2 3 4; do ({CURL} --silent --max-time 300 --json '{body}' {API}/v1/completions) >/dev/null 2>&1 "
-        "</dev/null & done"
-    )
+    for _number in range(4):
+        stream(head)
     # The samples of the head have it.
     wait_until(lambda: generated(head) > before + 20, 60, "the load generates no tokens")
     yield
@@ -72,7 +54,7 @@ def test_each_node_has_its_newest_sample_and_any_user_may_read_it(nodes: dict[st
 
 
 def test_the_receiver_has_no_rights_and_a_second_run_changes_nothing(cluster: Cluster, head: Host) -> None:
-    pid = head.check_output("systemctl show --property=MainPID --value gb10-flight-recorder")
+    pid = of_unit(head, "gb10-flight-recorder")
     fields = dict(line.split(":\t") for line in head.file(f"/proc/{pid}/status").content_string.splitlines())
     assert "0" not in fields["Uid"].split()
     # At most CAP_SYSLOG, which the lab's hosts do not have.
@@ -81,21 +63,21 @@ def test_the_receiver_has_no_rights_and_a_second_run_changes_nothing(cluster: Cl
 
 
 def test_a_reboot_leaves_no_record(cluster: Cluster, head: Host, nodes: dict[str, Host]) -> None:
-    worker, before = list(nodes)[-1], records(head)
+    worker, before = list(nodes)[-1], flight_records(head)
     cluster.reboot(worker, nodes[worker])
     time.sleep(15)
-    assert records(head) == before
+    assert flight_records(head).keys() == before.keys()
 
 
 @pytest.mark.usefixtures("load")
 def test_a_power_cut_under_load_leaves_the_last_seconds(
     cluster: Cluster, head: Host, nodes: dict[str, Host], tmp_path: Path
 ) -> None:
-    worker, before = list(nodes)[-1], records(head)
+    worker, before = list(nodes)[-1], flight_records(head)
     cut = float(head.check_output("date +%s.%N"))
     cluster.power("off", worker)
     try:
-        found = new_record(head, before)
+        found = new_flight_record(head, before, WITHIN)
         assert (found.node, found.verdict) == (worker, record.OFF)
         assert cut - found.samples[-1][1].time < 4
         assert found.samples[-1][1].memory_available
@@ -106,8 +88,8 @@ def test_a_power_cut_under_load_leaves_the_last_seconds(
     finally:
         cluster.power("on", worker)
         cluster.booted(worker)
-    (name,) = set(records(head)) - set(before)
-    wait_until(lambda: parsed(head, name).returned, 60, "nothing notes that the node is back")
+    (name,) = flight_records(head).keys() - before.keys()
+    wait_until(lambda: flight_records(head)[name].returned, 60, "nothing notes that the node is back")
     file = tmp_path / "report.json"
     cluster.play("field_report", field_report_file=str(file)).assert_ok()
     evidence = json.loads(file.read_text(encoding="utf-8"))["nodes"][0]["evidence"]["flight_records"]
@@ -116,24 +98,24 @@ def test_a_power_cut_under_load_leaves_the_last_seconds(
 
 
 def test_a_pulled_cable_is_told_apart(cluster: Cluster, head: Host, nodes: dict[str, Host]) -> None:
-    worker, before = list(nodes)[-1], records(head)
+    worker, before = list(nodes)[-1], flight_records(head)
     wait_until(lambda: head.file(LIVE).exists, 30)
     cluster.rails(worker, "down")
     try:
-        found = new_record(head, before)
+        found = new_flight_record(head, before, WITHIN)
     finally:
         cluster.rails(worker, "up")
     assert found.verdict == record.CABLE
     assert "QSFP cable" in report.steps(found)[0]
-    (name,) = set(records(head)) - set(before)
-    wait_until(lambda: parsed(head, name).returned, 60, "nothing notes that the cable is back")
+    (name,) = flight_records(head).keys() - before.keys()
+    wait_until(lambda: flight_records(head)[name].returned, 60, "nothing notes that the cable is back")
 
 
 def test_a_stop_leaves_no_record(cluster: Cluster, head: Host, nodes: dict[str, Host]) -> None:
-    before = {name: records(host) for name, host in nodes.items()}
+    before = {name: flight_records(host).keys() for name, host in nodes.items()}
     cluster.play("stop").assert_ok()
     time.sleep(15)
-    assert {name: records(host) for name, host in nodes.items()} == before
+    assert {name: flight_records(host).keys() for name, host in nodes.items()} == before
     cluster.serve().assert_ok()
     answers_again(head)
 

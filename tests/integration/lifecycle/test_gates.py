@@ -26,17 +26,14 @@ SHORT = {
 }
 
 
-def status(cluster: Cluster) -> str:
-    return cluster.play("status").assert_ok().output
-
-
 def until_shown(cluster: Cluster, *words: str, within: float = 180) -> str:
     """Return the status as soon as it has all words."""
-    end = time.monotonic() + within
-    while not all(word in (shown := status(cluster)) for word in words):
-        assert time.monotonic() < end, shown
-        time.sleep(3)
-    return shown
+
+    def shown() -> str | None:
+        found = cluster.status()
+        return found if all(word in found for word in words) else None
+
+    return wait_until(shown, within, f"the status does not show {words}", 3)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from api_client import answers_again, completion
-from live_cluster import Cluster, on_all
+from live_cluster import Cluster, extra, on_all, started
 from testinfra.host import Host
 
 pytestmark = pytest.mark.disruptive
@@ -21,8 +20,8 @@ OTHER_NUMBERS = '{"rms_norm_eps": 10.0}'
 @pytest.fixture
 def recorded(cluster: Cluster, tmp_path: Path) -> tuple[str, ...]:
     """The arguments of a run with a golden record of the healthy model."""
-    given = ("--extra-vars", f"golden_directory={tmp_path}")
-    cluster.play("golden", *given, "--extra-vars", "golden_record=true").assert_ok()
+    given = extra(golden_directory=str(tmp_path))
+    cluster.play("golden", *given, golden_record=True).assert_ok()
     return given
 
 
@@ -49,14 +48,10 @@ def test_changed_weights_give_other_golden_answers(
     assert again.changed_tasks() == {"Write the result of the golden answers, and a renewed record"}
 
 
-def started(head: Host) -> str:
-    return head.check_output("systemctl show --property=InvocationID --value gb10-vllm")
-
-
 def test_a_launch_with_other_answers_rolls_back(cluster: Cluster, head: Host, recorded: tuple[str, ...]) -> None:
     text = completion(head)
     arguments = [*cluster.variable("gb10_vllm_extra_args", []), "--hf-overrides", OTHER_NUMBERS]
-    cluster.serve(*recorded, "--extra-vars", json.dumps({"gb10_vllm_extra_args": arguments})).assert_failed(
+    cluster.serve(*recorded, *extra(gb10_vllm_extra_args=arguments)).assert_failed(
         "The golden answers failed: ", "Restored /srv/models/tiny with its previous configuration. It answers again."
     )
     assert completion(head) == text
@@ -78,7 +73,7 @@ def test_an_invalid_record_is_refused_before_the_model_stops(
     (record,) = tmp_path.glob("tiny-*.json")
     record.write_text(change(record.read_text(encoding="utf-8")), encoding="utf-8")
     before = started(head)
-    changed = json.dumps({"gb10_vllm_extra_args": [*cluster.variable("gb10_vllm_extra_args", []), "--seed", "1"]})
-    refused = cluster.serve(*recorded, "--extra-vars", changed).assert_failed(expected, str(record))
+    changed = extra(gb10_vllm_extra_args=[*cluster.variable("gb10_vllm_extra_args", []), "--seed", "1"])
+    refused = cluster.serve(*recorded, *changed).assert_failed(expected, str(record))
     assert set(refused.changed.values()) == {0}
     assert started(head) == before

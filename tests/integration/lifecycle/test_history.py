@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 
 import pytest
 from api_client import completion
-from live_cluster import Cluster, on_all
+from live_cluster import Cluster, copied, extra, on_all
 from testinfra.host import Host
 
 pytestmark = pytest.mark.disruptive
 
-COPY = "/srv/models/tiny-history"
 RECORDS = "/etc/gb10/records"
 
 
@@ -49,7 +47,7 @@ def test_the_running_launch_has_a_complete_record_without_secrets(
     entries = re.split(r"\n(?=[0-9a-f]{12}  )", "\n".join(history(cluster)))
     (own,) = (entry.splitlines() for entry in entries if entry.splitlines()[0].endswith("(current)"))
     assert own[0].startswith(f"{name[:12]}  ") and "on all nodes; a rollback needs no download" in own
-    assert f"launch record: {name[:12]}" in cluster.play("status").shown("Show the status of the cluster")
+    assert f"launch record: {name[:12]}" in cluster.screen()
     for host in nodes.values():
         assert host.check_output(f"stat --format=%a:%U {RECORDS}/{name}.json") == "600:root"
     for secret in ("/etc/gb10/api.key", "/etc/gb10/ray.token"):
@@ -68,7 +66,7 @@ def test_a_rollback_to_an_unknown_record_changes_nothing(cluster: Cluster, nodes
 def test_the_first_of_two_launches_comes_back(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
     text, (first,) = completion(head), current(nodes)
     arguments = [*cluster.variable("gb10_vllm_extra_args", []), "--max-num-seqs=8"]
-    changed = ["--extra-vars", json.dumps({"gb10_vllm_extra_args": arguments})]
+    changed = extra(gb10_vllm_extra_args=arguments)
     try:
         cluster.serve(*changed).assert_ok()
         (second,) = current(nodes)
@@ -101,29 +99,28 @@ def test_the_first_of_two_launches_comes_back(cluster: Cluster, nodes: dict[str,
 
 
 @pytest.fixture
-def copied(nodes: dict[str, Host]) -> Iterator[str]:
+def copy(nodes: dict[str, Host]) -> Iterator[str]:
     """A copy of the model on every node."""
-    on_all(nodes, f"cp -rL /srv/models/tiny {COPY}")
-    yield COPY
-    on_all(nodes, f"rm -rf {COPY}")
+    with copied(nodes, "tiny", "/srv/models/tiny-history") as folder:
+        yield folder
 
 
 def test_a_rollback_that_fails_ends_with_the_former_launch(
-    cluster: Cluster, nodes: dict[str, Host], head: Host, copied: str
+    cluster: Cluster, nodes: dict[str, Host], head: Host, copy: str
 ) -> None:
     text, (first,) = completion(head), current(nodes)
     try:
-        cluster.play("switch_model", gb10_model=copied).assert_ok()
+        cluster.play("switch_model", gb10_model=copy).assert_ok()
         (second,) = current(nodes)
         cluster.play("rollback", rollback_to=first[:12], rollback_confirmed=True).assert_ok()
-        on_all(nodes, f"truncate --size=4096 {copied}/*.safetensors")
+        on_all(nodes, f"truncate --size=4096 {copy}/*.safetensors")
         cluster.play("rollback", rollback_to=second[:12], rollback_confirmed=True).assert_failed(
             f"The rollback to {second[:12]} failed: ", f"The former record {first[:12]} was restored. It answers again."
         )
         assert (completion(head), current(nodes)) == (text, {first})
-        on_all(nodes, f"rm {copied}/config.json")
+        on_all(nodes, f"rm {copy}/config.json")
         cluster.play("rollback", rollback_to=second[:12], rollback_confirmed=True).assert_failed(
-            f"{copied} is missing or changed. Fix: gb10_model: {copied}"
+            f"{copy} is missing or changed. Fix: gb10_model: {copy}"
         )
         assert (completion(head), current(nodes)) == (text, {first})
     finally:

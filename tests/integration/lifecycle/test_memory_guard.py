@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from api_client import answers_again, completion
-from live_cluster import Cluster
+from live_cluster import Cluster, extra, of_unit, started
 from testinfra.host import Host
 from waiting import wait_until
 
@@ -19,10 +19,6 @@ pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
 GIB = 1 << 30
 STATE = "/var/lib/gb10-memory-guard"
 PRESENT = "/run/gb10-memory-guard/start.json"
-
-
-def status(cluster: Cluster) -> str:
-    return cluster.play("status").assert_ok().output
 
 
 def available(host: Host) -> int:
@@ -34,11 +30,8 @@ def starts(host: Host) -> list[dict[str, Any]]:
 
 
 def running(host: Host) -> set[str]:
-    units = {
-        unit: host.check_output(f"systemctl show --property=ActiveState --value {unit}")
-        for unit in ("gb10-ray", "gb10-vllm")
-    }
-    return {unit for unit, state in units.items() if state not in ("inactive", "failed")}
+    units = ("gb10-ray", "gb10-vllm")
+    return {unit for unit in units if of_unit(host, unit, "ActiveState") not in ("inactive", "failed")}
 
 
 #: GiB below the memory that is available while the model serves: both nodes of the lab load it again in this memory.
@@ -115,18 +108,18 @@ def take_memory(cluster: Cluster, head: Host, floor: float, place: str, ends: li
 def test_ranks_that_serve_are_ended_once_when_they_or_another_process_take_the_memory(
     cluster: Cluster, head: Host, floor: float, record_property: Callable[[str, object], None]
 ) -> None:
-    server = head.check_output("systemctl show --property=InvocationID --value gb10-vllm")
+    server = started(head)
     gap = take_memory(cluster, head, floor, "outside", ["restarted"])
     answers_again(head)
-    assert head.check_output("systemctl show --property=InvocationID --value gb10-vllm") != server
+    assert started(head) != server
     assert not head.file(f"{STATE}/stop.json").exists
-    shown = status(cluster)
+    shown = cluster.status()
     assert "spark1 had its ranks ended once by the memory guard" in shown
     assert f"the largest other process is {HOG} with " in shown
     gap = max(gap, take_memory(cluster, head, floor, "ranks", ["restarted", "stopped"]))
     record_property("longest_ssh_seconds", round(gap, 2))
     wait_until(lambda: not running(head), 60)
-    shown = status(cluster)
+    shown = cluster.status()
     assert "spark1 has its services stopped: only " in shown
     assert f"the largest other process is {HOG} with " not in shown, "a process of the ranks was named as another"
 
@@ -142,7 +135,7 @@ def test_a_start_below_the_floor_stays_stopped_until_site_starts_it(
         "gb10_served_model_name": f"below-{executor}",
         "vllm_serve_rollback": False,
     }
-    cluster.serve("--extra-vars", json.dumps({**given, "vllm_serve_memory_floor": floor})).assert_failed(
+    cluster.serve(*extra(**given, vllm_serve_memory_floor=floor)).assert_failed(
         "the memory guard stopped the services: only ", f"less than {floor} GiB (vllm_serve_memory_floor)", "; cause: "
     )
     stopped = [host for host in nodes.values() if host.file(f"{STATE}/stop.json").exists]
@@ -154,11 +147,11 @@ def test_a_start_below_the_floor_stays_stopped_until_site_starts_it(
         assert running(host) == set()
         host.run("systemctl start gb10-ray gb10-vllm")
         assert running(host) == set(), "the record refuses a start by hand too"
-    assert "has its services stopped: only " in (shown := status(cluster))
+    assert "has its services stopped: only " in (shown := cluster.status())
     assert "troubleshooting.md#memory-floor" in shown
-    cluster.serve("--extra-vars", json.dumps(given)).assert_ok()
+    cluster.serve(*extra(**given)).assert_ok()
     assert not any(host.file(f"{STATE}/stop.json").exists for host in nodes.values())
-    assert "has its services stopped" not in (shown := status(cluster))
+    assert "has its services stopped" not in (shown := cluster.status())
     assert shown.count(" GiB available, lowest ") == len(nodes)
 
 
@@ -169,7 +162,7 @@ def test_a_stopped_node_stays_stopped_after_a_boot(cluster: Cluster, head: Host)
     host = cluster.reboot("spark1", head)
     host.check_output("systemctl is-system-running --wait || true")
     assert running(host) == set()
-    assert "spark1 has its services stopped: only 1.0 GiB of memory were available 34 s after" in status(cluster)
+    assert "spark1 has its services stopped: only 1.0 GiB of memory were available 34 s after" in cluster.status()
     cluster.serve().assert_ok()
     answers_again(host)
 

@@ -19,7 +19,7 @@ from typing import Any
 import certificates
 import factory_hosts
 import pytest
-from api_client import CURL
+from api_client import stream
 from live_cluster import Cluster, extra, on_all
 from repository import load_yaml, read
 from root_file_system import put
@@ -63,7 +63,7 @@ EXPECTED = {
 }
 #: A rail that neither the API nor the ranks need.
 RAIL = "enP2p1s0f1np1"
-GPU = "/usr/bin/nvidia-smi"
+GPU, CA = "/usr/bin/nvidia-smi", "--cacert /etc/gb10/tls/ca.crt"
 
 
 @dataclass
@@ -129,8 +129,8 @@ class Monitored:
         return any(not math.isnan(float(value)) for each in found for _time, value in each["values"])
 
 
-def served_packages(folder: Path, host: Host, address: str) -> subprocess.Popen[bytes]:
-    """Serve the packages and those of their dependencies that a lab's host lacks."""
+def download(folder: Path, host: Host) -> None:
+    """Write an index of the packages and of those of their dependencies that a lab's host lacks."""
     command = ["apt-cache", "depends", "--recurse", "--no-recommends", "--no-suggests", "--no-conflicts"]
     command += ["--no-breaks", "--no-replaces", "--no-enhances", *PACKAGES]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -138,7 +138,6 @@ def served_packages(folder: Path, host: Host, address: str) -> subprocess.Popen[
     names = {line for line in shown.splitlines() if re.match(r"[a-z0-9]", line)} - installed
     subprocess.run(["apt-get", "download", *sorted(names)], cwd=folder, check=True, capture_output=True)
     factory_hosts.renew(folder)
-    return factory_hosts.serve(folder, address)
 
 
 @pytest.fixture(scope="module")
@@ -147,34 +146,22 @@ def monitored(
 ) -> Iterator[Monitored]:
     folder, packages = tmp_path_factory.mktemp("monitoring"), tmp_path_factory.mktemp("packages")
     packages.chmod(0o755)
-    variables = cluster.nodes["spark1"]
-    prefix = variables["lab_prefix"]
-    place = {
-        **variables,
-        "ansible_host": f"{prefix}.{11 + len(nodes)}",
-        "ansible_python_interpreter": "/usr/bin/python3",
-    }
-    third = {name: place[name] for name in place if name.startswith("ansible_")}
-    (folder / "hosts.yml").write_text(json.dumps({"monitoring": {"hosts": {MONITOR: third}}}), encoding="utf-8")
-    host = replace(cluster, nodes={**cluster.nodes, MONITOR: place}).connect(MONITOR)
+    prefix = cluster.nodes["spark1"]["lab_prefix"]
+    with_third = cluster.third_host("monitoring", MONITOR, folder)
+    host = with_third.connect(MONITOR)
     ca, webhook = certificates.authority(), Webhook()
-    index = served_packages(packages, host, f"{prefix}.1")
+    download(packages, host)
     try:
-        with serving(webhook.answer, host=f"{prefix}.1") as url:
+        with factory_hosts.index(packages, f"{prefix}.1") as source, serving(webhook.answer, host=f"{prefix}.1") as url:
             for each in (host, *nodes.values()):
-                put(
-                    each,
-                    "/etc/apt/sources.list",
-                    f"deb [trusted=yes] http://{prefix}.1:{factory_hosts.INDEX_PORT} ./\n",
-                    "644",
-                )
+                put(each, "/etc/apt/sources.list", f"deb [trusted=yes] {source} ./\n", "644")
                 each.check_output("rm -f /etc/apt/sources.list.d/* && apt-get update")
             (folder / "golden_result.json").write_text(
                 json.dumps({"format": 1, "date": "2026-01-01"}), encoding="utf-8"
             )
             given = {
                 "monitoring_enabled": True,
-                "monitoring_clients": [place["ansible_host"]],
+                "monitoring_clients": [with_third.nodes[MONITOR]["ansible_host"]],
                 "monitoring_server_webhook": f"{url}/{SECRET}",
                 "golden_directory": str(folder / "golden"),
                 "golden_result_file": str(folder / "golden_result.json"),
@@ -184,15 +171,13 @@ def monitored(
                 "gb10_api_tls_key": str(folder / "api.key"),
                 "gb10_api_tls_ca": ca.text,
             }
-            arguments = ["--inventory", str(folder / "hosts.yml"), *cluster.arguments, *extra(**given)]
+            arguments = [*with_third.arguments, *extra(**given)]
             found = Monitored(replace(cluster, arguments=arguments), folder, ca, host, webhook)
             found.certify(days=20)
             found.cluster.serve().assert_ok()
             found.output = found.cluster.site("--tags", "monitoring,peer_firewall", "--diff", "-vvv").assert_ok().output
             yield found
     finally:
-        index.terminate()
-        index.wait()
         cluster.site("--tags", "peer_firewall,ray_cluster,vllm_serve,vllm_watchdog").assert_ok()
 
 
@@ -255,20 +240,13 @@ def restored(host: Host) -> None:
     host.check_output(f"! test -e {GPU}.former || mv {GPU}.former {GPU}")
 
 
-def stream(head: Host, url: str, tokens: int) -> None:
-    """Start a stream on the head that nothing waits for."""
-    body = json.dumps({"model": "tiny", "prompt": "Hello", "max_tokens": tokens, "ignore_eos": True, "stream": True})
-    request = f"{CURL} --silent --cacert /etc/gb10/tls/ca.crt --max-time 600 --json '{body}' {url}/v1/completions"
-    head.check_output(f"({request}) >/dev/null 2>&1 </dev/null &")
-
-
 def test_faults_are_sent_to_the_webhook_with_their_end(monitored: Monitored, nodes: dict[str, Host]) -> None:
     cluster, webhook, (head, worker) = monitored.cluster, monitored.webhook, nodes.values()
     variables = cluster.nodes["spark1"]
     url = f"https://{variables['ansible_host']}:8000"
     cable = ["ip", "-n", f"{variables['lab_name']}-spark1", "link", "set", RAIL]
     try:
-        stream(head, url, 200)
+        stream(head, CA, tokens=200, url=url)
         # A GPU under load that is slow, with bits of NVML: the limits of applications and of power.
         slow = {"power.draw": "20.00", "clocks.sm": "600", "utilization.gpu": "96"}
         gpu(head, {**slow, "clocks_event_reasons.active": "0x6"})
@@ -279,7 +257,7 @@ def test_faults_are_sent_to_the_webhook_with_their_end(monitored: Monitored, nod
         wait_until(lambda: monitored.has("vllm:generation_tokens_total > 100"), 120, "the stream generates nothing")
         # The watchdog would restart the stopped rank.
         on_all(nodes, "systemctl stop gb10-watchdog")
-        stream(head, url, 900)
+        stream(head, CA, url=url)
         time.sleep(2)
         worker.check_output("pkill -STOP ray::RayWorkerP")
         webhook.wait(

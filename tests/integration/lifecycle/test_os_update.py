@@ -13,7 +13,7 @@ from pathlib import Path
 import pending_update
 import pytest
 from api_client import API, CURL, answers_again
-from live_cluster import Cluster, extra, on_all
+from live_cluster import Cluster, extra, on_all, started
 from testinfra.host import Host
 
 pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
@@ -44,21 +44,10 @@ def test_the_preview_changes_nothing(cluster: Cluster, nodes: dict[str, Host]) -
 
 
 @pytest.mark.usefixtures("pending")
-def test_a_held_lock_stops_it_before_any_change(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
-    pending_update.hold_the_lock(head)
-    try:
-        done = cluster.play("os_update", "--check", *CONFIRMED)
-        done.assert_failed("nodes[0]: spark1: python3 (PID ", "holds dpkg's lock")
-    finally:
-        head.check_output("systemctl stop holder")
-    assert set(on_all(nodes, f"ls {pending_update.FILES} 2>/dev/null || true").values()) == {""}
-
-
-@pytest.mark.usefixtures("pending")
 def test_the_unit_is_updated_and_serves_again(
     cluster: Cluster, nodes: dict[str, Host], head: Host, tmp_path: Path
 ) -> None:
-    started = head.check_output("systemctl show --property=InvocationID --value gb10-vllm")
+    before = started(head)
     body = '{"model": "tiny", "prompt": "Hello", "max_tokens": 900, "ignore_eos": true}'
     head.check_output(f"({CURL} --silent --max-time 300 --json '{body}' {API}/v1/completions >/run/answer 2>&1 &)")
     golden = extra(golden_directory=str(tmp_path))
@@ -71,6 +60,6 @@ def test_the_unit_is_updated_and_serves_again(
     assert set(on_all(again, f"ls {pending_update.FILES} 2>/dev/null || true").values()) == {""}
     assert set(on_all(again, "test -e /run/reboot-required && echo pending || true").values()) == {""}
     answers_again(again["spark1"])
-    assert again["spark1"].check_output("systemctl show --property=InvocationID --value gb10-vllm") != started
+    assert started(again["spark1"]) != before
     assert list(tmp_path.glob("*.json")), "no golden answers were recorded before the update"
     cluster.play("os_update", *CONFIRMED, *golden).assert_unchanged("next: nothing to do")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 import re
 import threading
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from api_client import completion
-from live_cluster import Cluster, on_all
+from live_cluster import Cluster, extra, on_all
 from repository import ROOT
 from run_playbook import Run, run_and_kill
 from testinfra.host import Host
@@ -46,11 +45,7 @@ def folder(lock: Path) -> str:
 
 
 def upgrade(cluster: Cluster, lock: Path, *arguments: str, **variables: object) -> Run:
-    return cluster.play("upgrade", *arguments, *extra(lock, **variables))
-
-
-def extra(lock: Path, **variables: object) -> list[str]:
-    return ["--extra-vars", json.dumps({"gb10_runtime_lock": str(lock), **variables})]
+    return cluster.play("upgrade", *arguments, gb10_runtime_lock=str(lock), **variables)
 
 
 def running(nodes: dict[str, Host]) -> dict[str, str]:
@@ -133,8 +128,7 @@ def test_other_golden_answers_restore_the_old_runtime(
     cluster: Cluster, nodes: dict[str, Host], head: Host, lock: Path, tmp_path: Path
 ) -> None:
     text, before, golden = completion(head), current(nodes), {"golden_directory": str(tmp_path / "golden")}
-    recorded = ["--extra-vars", json.dumps({**golden, "golden_record": True})]
-    cluster.play("golden", *recorded).assert_ok()
+    cluster.play("golden", **golden, golden_record=True).assert_ok()
     arguments = [*cluster.variable("gb10_vllm_extra_args", []), "--hf-overrides", OTHER_NUMBERS]
     failed = upgrade(cluster, lock, **golden, gb10_vllm_extra_args=arguments, upgrade_confirmed=True)
     said = failed.output.replace("\\n", "\n")
@@ -159,9 +153,8 @@ def test_killed_at_a_random_task_the_repeated_upgrade_converges(
         "Record the launch inputs of the working model",
     )
     task = random.SystemRandom().choice(tasks)
-    run_and_kill(
-        "playbooks/upgrade.yml", [*cluster.arguments, *extra(lock, upgrade_confirmed=True)], task, after=number
-    )
+    given = extra(gb10_runtime_lock=str(lock), upgrade_confirmed=True)
+    run_and_kill("playbooks/upgrade.yml", [*cluster.arguments, *given], task, after=number)
     upgrade(cluster, lock, upgrade_confirmed=True).assert_ok()
     assert completion(head) == text, task
     for host in nodes.values():

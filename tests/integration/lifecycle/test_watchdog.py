@@ -8,8 +8,8 @@ import time
 from typing import Any
 
 import pytest
-from api_client import API, CURL, answers_again, completion
-from live_cluster import Cluster
+from api_client import API, CURL, answers_again, completion, stream
+from live_cluster import Cluster, started
 from testinfra.host import Host
 from waiting import wait_until
 
@@ -28,22 +28,6 @@ def restarting(cluster: Cluster, head: Host) -> None:
     # The restarts of an earlier run of these tests count for an hour, also after a start of the watchdog.
     head.check_output("rm -f /var/lib/gb10-watchdog/restarts.json && systemctl restart gb10-watchdog")
     completion(head)
-
-
-def invocation(head: Host) -> str:
-    return head.check_output("systemctl show --property=InvocationID --value gb10-vllm")
-
-
-def request_in_background(head: Host, tokens: int = 900, prompt: str | list[int] = PROMPT, seconds: int = 600) -> None:
-    """Start a stream on the head that nothing waits for, and cancel it after ``seconds``.
-
-    The context has 1024 tokens.
-    """
-    body = {"model": "tiny", "prompt": prompt, "max_tokens": tokens, "ignore_eos": True, "stream": True}
-    head.check_output(
-        f"({CURL} --silent --max-time {seconds} --json '{json.dumps(body)}' {API}/v1/completions) >/dev/null "
-        "2>&1 </dev/null &"
-    )
 
 
 def processed(head: Host) -> float:
@@ -70,13 +54,14 @@ def test_a_second_run_changes_nothing(cluster: Cluster) -> None:
 
 #: Seconds of each load. GB10_LOAD_SECONDS=720 makes an hour of all.
 LOAD_SECONDS = float(os.environ.get("GB10_LOAD_SECONDS", "60"))
-#: The requests of each load: how many, every how many seconds, and the arguments of each.
-LOADS: dict[str, tuple[int, float, dict[str, Any]]] = {
-    "idle": (0, 10, {}),
-    "long prefill": (1, 10, {"tokens": 1, "prompt": [100] * 1000}),
-    "bursts": (8, 10, {"tokens": 50}),
-    "cancelled requests": (8, 3, {"seconds": 1}),
-    "64 streams": (64, 60, {}),
+#: The requests of each load: how many, every how many seconds, the arguments of each, and options of curl. The context
+#: has 1024 tokens.
+LOADS: dict[str, tuple[int, float, dict[str, Any], tuple[str, ...]]] = {
+    "idle": (0, 10, {}, ()),
+    "long prefill": (1, 10, {"tokens": 1, "prompt": [100] * 1000}, ()),
+    "bursts": (8, 10, {"tokens": 50}, ()),
+    "cancelled requests": (8, 3, {}, ("--max-time 1",)),
+    "64 streams": (64, 60, {}, ()),
 }
 
 
@@ -89,16 +74,16 @@ def guarded(nodes: dict[str, Host]) -> list[Any]:
 @pytest.mark.parametrize("load", LOADS)
 def test_load_raises_no_alarm(head: Host, nodes: dict[str, Host], load: str) -> None:
     acted = guarded(nodes)
-    before, start, tokens = len(head.check_output(JOURNAL).splitlines()), invocation(head), processed(head)
-    number, pause, arguments = LOADS[load]
+    before, start, tokens = len(head.check_output(JOURNAL).splitlines()), started(head), processed(head)
+    number, pause, arguments, options = LOADS[load]
     until = time.monotonic() + LOAD_SECONDS
     while time.monotonic() < until:
         for _number in range(number):
-            request_in_background(head, **arguments)
+            stream(head, *options, **{"prompt": PROMPT, **arguments})
         time.sleep(pause)
     head.run("pkill curl")
     assert alarms(head, before) == []
-    assert invocation(head) == start
+    assert started(head) == start
     assert guarded(nodes) == acted
     assert load == "idle" or processed(head) > tokens + 500
 
@@ -107,10 +92,10 @@ def test_load_raises_no_alarm(head: Host, nodes: dict[str, Host], load: str) -> 
 def test_a_stopped_rank_is_detected_and_the_model_serves_again(head: Host, nodes: dict[str, Host], busy: bool) -> None:
     worker = list(nodes.values())[-1]
     answers_again(head)
-    before, start = len(head.check_output(JOURNAL).splitlines()), invocation(head)
+    before, start = len(head.check_output(JOURNAL).splitlines()), started(head)
     if busy:
         tokens = processed(head)
-        request_in_background(head)
+        stream(head, prompt=PROMPT)
         time.sleep(2)
         assert processed(head) > tokens
     worker.check_output("pkill -STOP ray::RayWorkerP")
@@ -118,7 +103,7 @@ def test_a_stopped_rank_is_detected_and_the_model_serves_again(head: Host, nodes
     assert "is stopped" in alarm(head, before, 40)
     assert time.monotonic() - stopped < 35, "30 s, and the time of this test's ssh"
     answers_again(head)
-    assert invocation(head) != start
+    assert started(head) != start
     # Ray ends it, or after 45 s the watchdog of its node.
     worker.check_output("timeout 90 sh -c 'while ps -eo stat,comm | grep -q \"^T.*ray::\"; do sleep 1; done'")
     answers_again(head)

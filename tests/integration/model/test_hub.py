@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from api_client import API, CURL, completion
 from fake_hub import COMMIT, NAME
-from live_cluster import Cluster, on_all
+from live_cluster import Cluster, extra, on_all
 from repository import load_yaml, read
 from run_playbook import run
 from testinfra.host import Host
@@ -19,7 +19,7 @@ from testinfra.host import Host
 pytestmark = pytest.mark.disruptive
 
 HUB, PORT = "gb10-test-hub", 8199
-VARIABLES = {"gb10_model": NAME, "gb10_download_env": {"HF_ENDPOINT": f"http://127.0.0.1:{PORT}"}}
+VARIABLES: dict[str, object] = {"gb10_model": NAME, "gb10_download_env": {"HF_ENDPOINT": f"http://127.0.0.1:{PORT}"}}
 Planned = Callable[[], dict[str, Any]]
 
 
@@ -40,8 +40,8 @@ def hub(head: Host) -> Iterator[None]:
 @pytest.fixture
 def planned(cluster: Cluster, tmp_path: Path) -> Planned:
     def planned() -> dict[str, Any]:
-        given = json.dumps({**VARIABLES, "plan_file": str(tmp_path / "plan.json")})
-        run("tests/integration/model/plan.yml", [*cluster.arguments, "--extra-vars", given]).assert_ok()
+        given = extra(**VARIABLES, plan_file=str(tmp_path / "plan.json"))
+        run("tests/integration/model/plan.yml", [*cluster.arguments, *given]).assert_ok()
         plan: dict[str, Any] = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
         for node in plan["nodes"]:
             # The ID of the running launch, which is an observation.
@@ -56,24 +56,24 @@ def planned(cluster: Cluster, tmp_path: Path) -> Planned:
 def test_the_second_run_plans_what_the_first_did(
     cluster: Cluster, nodes: dict[str, Host], head: Host, planned: Planned
 ) -> None:
-    text, extra = completion(head), ("--extra-vars", json.dumps(VARIABLES))
+    text, given = completion(head), extra(**VARIABLES)
     first = planned()
     folder = first["store"]["folder"]
     try:
         assert not any(node.file(folder).exists for node in nodes.values())
         assert first["quantization"] == "other", "its config.json was read before it was there"
-        cluster.site(*extra).assert_ok()
+        cluster.site(*given).assert_ok()
         for node in nodes.values():
             assert json.loads(node.file(f"{folder}/gb10-model.json").content_string)["commit"] == COMMIT
         assert json.loads(head.check_output(f"{CURL} --silent --fail {API}/v1/models"))["data"][0]["root"] == folder
         assert completion(head) == text
         assert planned() == first
-        cluster.site(*extra).assert_unchanged()
-        cluster.site(*extra, "--check").assert_unchanged()
+        cluster.site(*given).assert_unchanged()
+        cluster.site(*given, "--check").assert_unchanged()
         # A stored model needs no request to the hub.
         head.check_output(f"systemctl stop {HUB}")
         assert planned() == first
-        cluster.site(*extra).assert_unchanged()
+        cluster.site(*given).assert_unchanged()
     finally:
         cluster.site().assert_ok()
         on_all(nodes, f"rm -rf {folder}")
@@ -82,7 +82,7 @@ def test_the_second_run_plans_what_the_first_did(
 
 def test_a_hub_that_does_not_answer_is_a_warning(cluster: Cluster, planned: Planned) -> None:
     assert planned()["quantization"] == "unknown"
-    cluster.play("plan", "--extra-vars", json.dumps(VARIABLES)).assert_unchanged(
+    cluster.play("plan", **VARIABLES).assert_unchanged(
         f"Hugging Face Hub could not be queried for {NAME} at main: 127.0.0.1 does not respond: "
     )
 
@@ -101,13 +101,10 @@ def test_a_draft_comes_from_the_hub_and_the_tokens_stay_the_same(
         "--speculative-config",
         speculative,
     ]
-    extra = (
-        "--extra-vars",
-        json.dumps({"gb10_download_env": VARIABLES["gb10_download_env"], "gb10_vllm_extra_args": arguments}),
-    )
+    given = extra(gb10_download_env=VARIABLES["gb10_download_env"], gb10_vllm_extra_args=arguments)
     folder = f"/opt/gb10/models/{NAME.replace('/', '--')}/main"
     try:
-        cluster.site(*extra).assert_ok()
+        cluster.site(*given).assert_ok()
         for node in nodes.values():
             assert json.loads(node.file(f"{folder}/gb10-model.json").content_string)["commit"] == COMMIT
         assert folder in head.check_output("ps -eo args | grep '[v]llm serve'")
@@ -117,7 +114,7 @@ def test_a_draft_comes_from_the_hub_and_the_tokens_stay_the_same(
             line for line in metrics.splitlines() if line.startswith("vllm:spec_decode_num_accepted_tokens_total")
         ]
         assert accepted and float(accepted[0].rpartition(" ")[2]) > 0, "no draft was accepted"
-        cluster.site(*extra).assert_unchanged()
+        cluster.site(*given).assert_unchanged()
     finally:
         cluster.site().assert_ok()
         on_all(nodes, f"rm -rf {folder}")

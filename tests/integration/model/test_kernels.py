@@ -3,11 +3,10 @@ fixture."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import pytest
-from live_cluster import Cluster, on_all
+from live_cluster import Cluster, extra, on_all
 from run_playbook import Run, run
 from testinfra.host import Host
 
@@ -17,8 +16,8 @@ STORE = f"{RUNTIME}/lib/python3.11/site-packages/flashinfer/data/aot"
 
 def compiled(cluster: Cluster, name: str, attention: str = "FLASHINFER") -> Run:
     """Run the playbook."""
-    variables = json.dumps({"kernels": name, "attention": attention})
-    return run("tests/integration/model/kernels.yml", [*cluster.arguments, "--extra-vars", variables])
+    given = extra(kernels=name, attention=attention)
+    return run("tests/integration/model/kernels.yml", [*cluster.arguments, *given])
 
 
 @pytest.fixture

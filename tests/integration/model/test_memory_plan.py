@@ -8,7 +8,7 @@ import shlex
 from dataclasses import dataclass
 
 import pytest
-from live_cluster import Cluster
+from live_cluster import Cluster, started
 from testinfra.host import Host
 
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
@@ -80,8 +80,7 @@ def assert_as_logged(cluster: Cluster, nodes: dict[str, Host], model: str, said:
 
 
 def test_vllm_has_as_much_kv_as_planned(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
-    invocation = head.check_output("systemctl show --property=InvocationID --value gb10-vllm.service")
-    journal = head.check_output(f"journalctl --no-pager --all --output=cat _SYSTEMD_INVOCATION_ID={invocation}")
+    journal = head.check_output(f"journalctl --no-pager --all --output=cat _SYSTEMD_INVOCATION_ID={started(head)}")
     assert_as_logged(cluster, nodes, cluster.variable("gb10_model", ""), logged(journal))
 
 

@@ -6,25 +6,23 @@ import json
 
 import pytest
 from api_client import completion
-from live_cluster import Cluster
+from live_cluster import Cluster, environment_of
 from testinfra.host import Host
 
 RECORD = "/etc/gb10/overrides.d/vllm_patch.json"
-KERNELS = "VLLM_DISABLED_KERNELS=FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel,CutlassFp8BlockScaledMMKernel"
+KERNELS = "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel,CutlassFp8BlockScaledMMKernel"
 PATCHED = "model_executor/layers/quantization/utils/w8a8_utils.py"
 #: The roles that patched sources affect.
 RANKS = ("--tags", "vllm_patch,ray_cluster,vllm_serve")
 SOURCE = ("--extra-vars", "vllm_patch_mechanism=source")
 
 
-def environments(host: Host) -> list[list[str]]:
+def environments(host: Host) -> list[dict[str, str]]:
     """Return the ranks' inherited environment: that of Ray, and on the head also vLLM's server.
 
     Ranks overwrite their own with a process title.
     """
-    units = [unit for unit in ("gb10-ray", "gb10-vllm") if host.service(unit).is_running]
-    pids = [host.check_output(f"systemctl show --property=MainPID --value {unit}") for unit in units]
-    return [host.check_output(f"tr '\\0' '\\n' < /proc/{pid}/environ").splitlines() for pid in pids]
+    return [found for unit in ("gb10-ray", "gb10-vllm") if (found := environment_of(host, unit))]
 
 
 def digests(host: Host) -> dict[str, str]:
@@ -42,8 +40,8 @@ def test_every_rank_is_started_with_what_replaces_the_patches(nodes: dict[str, H
         found = environments(host)
         assert found, "neither Ray nor vLLM runs on this node"
         for variables in found:
-            assert KERNELS in variables
-            assert f"VLLM_TUNED_CONFIG_FOLDER={record['environment']['VLLM_TUNED_CONFIG_FOLDER']}" in variables
+            assert variables["VLLM_DISABLED_KERNELS"] == KERNELS
+            assert variables["VLLM_TUNED_CONFIG_FOLDER"] == record["environment"]["VLLM_TUNED_CONFIG_FOLDER"]
 
 
 @pytest.mark.disruptive
@@ -67,7 +65,7 @@ def test_patched_sources_serve_the_same_tokens_and_go_back(
         != before["spark1"][f"./{PATCHED.removeprefix('model_executor/')}"]
     )
     assert completion(head, tokens=64) == answer
-    assert not any(KERNELS in variables for host in nodes.values() for variables in environments(host))
+    assert not any("VLLM_DISABLED_KERNELS" in variables for host in nodes.values() for variables in environments(host))
     cluster.site(*SOURCE, *RANKS).assert_unchanged()
     # Later roles alone use the saved overrides.
     cluster.site(*SOURCE, "--tags", "ray_cluster,vllm_serve").assert_unchanged()

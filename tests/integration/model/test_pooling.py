@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from api_client import API, CURL, completion
-from live_cluster import Cluster, on_all
-from run_playbook import Run
+from live_cluster import Cluster, copied
 from testinfra.host import Host
 
 pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
@@ -32,10 +31,6 @@ open(path, "wb").write(data[:begin] + bytes.fromhex("{struct.pack("<f", float("n
 """
 
 
-def switch(cluster: Cluster, model: str) -> Run:
-    return cluster.play("switch_model", "--extra-vars", f"gb10_model={model}")
-
-
 @pytest.fixture(scope="module")
 def restored(cluster: Cluster, head: Host) -> Iterator[None]:
     text = completion(head)
@@ -46,17 +41,16 @@ def restored(cluster: Cluster, head: Host) -> Iterator[None]:
 
 @pytest.fixture
 def broken(request: pytest.FixtureRequest, nodes: dict[str, Host]) -> Iterator[str]:
-    for host in nodes.values():
-        host.check_output(f"cp -rL {MODELS[request.param]} {BROKEN}")
-        host.check_output("python3 -c %s", NANS)
-    yield BROKEN
-    on_all(nodes, f"rm -rf {BROKEN}")
+    with copied(nodes, f"tiny-{request.param}", BROKEN):
+        for host in nodes.values():
+            host.check_output("python3 -c %s", NANS)
+        yield BROKEN
 
 
 @pytest.mark.usefixtures("restored")
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_pooling_model_is_served(cluster: Cluster, head: Host, kind: str) -> None:
-    switch(cluster, MODELS[kind]).assert_ok(
+    cluster.play("switch_model", gb10_model=MODELS[kind]).assert_ok(
         {"embed": "embedding: 4 vectors of 256 numbers", "rerank": "scores: "}[kind]
     )
     path, body = REQUESTS[kind]
@@ -64,7 +58,7 @@ def test_a_pooling_model_is_served(cluster: Cluster, head: Host, kind: str) -> N
     until = time.monotonic() + 30
     while time.monotonic() < until:
         head.check_output(f"{CURL} --silent --fail --json '{json.dumps(body)}' {API}{path} >/dev/null")
-    status = cluster.play("status").assert_unchanged().shown("Show the status of the cluster")
+    status = cluster.screen()
     assert {"embed": " (embeddings) answers in ", "rerank": " (reranker) answers in "}[kind] in status[0]
     assert any(" requests/s, " in line for line in status)
     assert any(line.startswith("watchdog: ") and "armed, no alarm" in line for line in status), status
@@ -73,7 +67,7 @@ def test_a_pooling_model_is_served(cluster: Cluster, head: Host, kind: str) -> N
 @pytest.mark.usefixtures("restored")
 @pytest.mark.parametrize(("broken", "former"), [("embed", "rerank"), ("rerank", "embed")], indirect=["broken"])
 def test_weights_of_nan_are_refused_and_the_former_model_returns(cluster: Cluster, broken: str, former: str) -> None:
-    switch(cluster, MODELS[former]).assert_ok()
-    switch(cluster, broken).assert_failed(
+    cluster.play("switch_model", gb10_model=MODELS[former]).assert_ok()
+    cluster.play("switch_model", gb10_model=broken).assert_failed(
         "numbers that are not finite (NaN or infinite)", f"Restored {MODELS[former]}. It answers again."
     )

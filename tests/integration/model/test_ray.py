@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 
 import pytest
 from api_client import answers_again
-from live_cluster import Cluster
+from live_cluster import Cluster, extra, of_unit
 from run_playbook import Run, run
 from testinfra.host import Host
 
@@ -52,7 +51,7 @@ def test_an_address_that_ray_did_not_register_is_refused(cluster: Cluster, head:
         "path": path,
         "ray_unit": "gb10-ray.service",
     }
-    arguments = [*cluster.arguments, "--extra-vars", json.dumps({"host_ip": given})]
+    arguments = [*cluster.arguments, *extra(host_ip=given)]
     try:
         # With a new file, its service restarts.
         run("tests/integration/model/host_ip.yml", arguments).assert_ok()
@@ -83,7 +82,7 @@ def test_the_dashboard_refuses_without_the_token(head: Host) -> None:
 
 def test_the_services_run_unprivileged(nodes: dict[str, Host]) -> None:
     for host in nodes.values():
-        pid = host.check_output("systemctl show --property=MainPID --value gb10-ray.service")
+        pid = of_unit(host, "gb10-ray")
         assert host.check_output(f"stat --format=%U /proc/{pid}") == "gb10"
 
 

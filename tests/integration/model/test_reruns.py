@@ -10,7 +10,7 @@ from typing import Any
 import certificates
 import pytest
 import yaml
-from live_cluster import NO_SSH, Cluster, extra, on_all, running
+from live_cluster import NO_SSH, Cluster, copied, extra, running
 from repository import ROOT
 from run_playbook import Run
 from testinfra.host import Host
@@ -181,12 +181,9 @@ def test_weights_that_git_lfs_did_not_download_are_named(
         "/srv/models/cloned",
         f"version https://git-lfs.github.com/spec/v1\\noid sha256:{'0' * 64}\\nsize 99\\n",
     )
-    on_all(nodes, f"cp -r /srv/models/tiny {folder}")
-    nodes["spark2"].check_output(f"printf '{pointer}' >{folder}/model.safetensors")
-    try:
+    with copied(nodes, "tiny", folder):
+        nodes["spark2"].check_output(f"printf '{pointer}' >{folder}/model.safetensors")
         reported = spoilt(cluster, tmp_path, {}, *extra(gb10_model=folder))
-    finally:
-        on_all(nodes, f"rm -r {folder}")
     assert (
         f"nodes[1].model: vLLM cannot load {folder} on spark2: 1 of the weights' files are pointers of Git LFS"
         in reported

@@ -6,22 +6,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from api_client import API, CURL, completion
-from live_cluster import NO_SSH, Cluster, on_all
+from live_cluster import NO_SSH, Cluster, copied, extra, of_unit, on_all
 from run_playbook import run
 from testinfra.host import Host
 
 pytestmark = pytest.mark.disruptive
 
 BROKEN = "/srv/models/tiny-broken"
-
-
-def screen(cluster: Cluster, *arguments: str, **variables: object) -> list[str]:
-    """Return the output lines of status.yml."""
-    return cluster.play("status", *arguments, **variables).assert_unchanged().shown("Show the status of the cluster")
 
 
 def endpoint(cluster: Cluster) -> str:
@@ -37,14 +33,13 @@ def served(head: Host) -> str:
 @pytest.fixture
 def broken(nodes: dict[str, Host]) -> Iterator[str]:
     """The model with one truncated weights file on every node. Only loading detects the error."""
-    on_all(nodes, f"cp -rL /srv/models/tiny {BROKEN} && truncate --size=4096 {BROKEN}/*.safetensors")
-    yield BROKEN
-    on_all(nodes, f"rm -rf {BROKEN}")
+    with copied(nodes, "tiny", BROKEN, f"truncate --size=4096 {BROKEN}/*.safetensors") as folder:
+        yield folder
 
 
 @pytest.mark.parametrize("mode", [(), ("--check",)], ids=["run", "check mode"])
 def test_the_screen(cluster: Cluster, nodes: dict[str, Host], mode: tuple[str, ...]) -> None:
-    said = screen(cluster, *mode)
+    said = cluster.screen(*mode)
     assert re.fullmatch(rf"tiny answers in \d+ ms at {re.escape(endpoint(cluster))}, up for \d+ \w+", said[0])
     assert re.fullmatch(r"key: ssh -t -i \S+ \S+ sudo cat /etc/gb10/api.key", said[1])
     assert said[3].startswith("curl ") and "model: /srv/models/tiny" in said
@@ -62,22 +57,22 @@ def test_a_node_that_cannot_be_reached_is_on_the_screen(cluster: Cluster, tmp_pa
     inventory = tmp_path / "spoilt.yml"
     hosts = {name: NO_SSH if name == "spark2" else {} for name in cluster.nodes}
     inventory.write_text(json.dumps({"gb10_cluster": {"hosts": hosts}}), encoding="utf-8")
-    said = screen(type(cluster)(cluster.groups, cluster.nodes, ["--inventory", str(inventory), *cluster.arguments]))
+    said = replace(cluster, arguments=["--inventory", str(inventory), *cluster.arguments]).screen()
     assert "model: /srv/models/tiny" in said
     assert any(line.startswith("spark2  CANNOT BE READ: ") for line in said)
 
 
 def test_a_switch_to_the_served_model_changes_nothing(cluster: Cluster, head: Host) -> None:
     """It is the repetition of a run that was killed after the model answered."""
-    pid = head.check_output("systemctl show --property=MainPID --value gb10-vllm")
+    pid = of_unit(head, "gb10-vllm")
     cluster.play("switch_model", gb10_model="/srv/models/tiny").assert_unchanged(
         "/srv/models/tiny is served as before, until the next run of site.yml."
     )
-    assert head.check_output("systemctl show --property=MainPID --value gb10-vllm") == pid
+    assert of_unit(head, "gb10-vllm") == pid
 
 
 def test_what_is_no_switch_is_refused_before_anything_changes(cluster: Cluster, head: Host) -> None:
-    pid = head.check_output("systemctl show --property=MainPID --value gb10-vllm")
+    pid = of_unit(head, "gb10-vllm")
     for variables, words in (
         ({}, "Neither gb10_model nor gb10_recipe is on the command line"),
         ({"gb10_model": "/srv/models/absent"}, "/srv/models/absent/config.json is missing on spark1"),
@@ -90,13 +85,12 @@ def test_what_is_no_switch_is_refused_before_anything_changes(cluster: Cluster, 
     finally:
         head.check_output("systemctl stop squatter")
     assert "port 8123 of spark1 is in use by python3" in refused.output
-    assert head.check_output("systemctl show --property=MainPID --value gb10-vllm") == pid
+    assert of_unit(head, "gb10-vllm") == pid
 
 
 def test_too_little_memory_is_refused_with_numbers(cluster: Cluster) -> None:
     # The lab has no memory plan, so this runs only the module.
-    command = [*cluster.arguments, "--extra-vars", json.dumps({"needed": 1 << 50})]
-    run("tests/integration/model/memory.yml", command).assert_failed(
+    run("tests/integration/model/memory.yml", [*cluster.arguments, *extra(needed=1 << 50)]).assert_failed(
         "1048576.0 GiB available, as in the memory plan", "the largest processes are "
     )
 
@@ -109,7 +103,7 @@ def test_another_model_and_back(cluster: Cluster, head: Host) -> None:
             "in place of /srv/models/tiny, until the next run of site.yml", "gb10_model: /srv/models/tiny-moe"
         )
         assert served(head) == "/srv/models/tiny-moe"
-        assert any(line.startswith("the inventory specifies /srv/models/tiny: ") for line in screen(cluster))
+        assert any(line.startswith("the inventory specifies /srv/models/tiny: ") for line in cluster.screen())
     finally:
         cluster.serve().assert_ok()
     assert completion(head) == text
@@ -166,6 +160,6 @@ def test_stopped_is_stopped_until_the_next_run(cluster: Cluster, nodes: dict[str
         # The watchdog reports a failed service as one that used all its starts.
         assert host.run("systemctl is-active gb10-ray gb10-vllm").stdout.split() == ["inactive", "inactive"]
     cluster.play("stop").assert_unchanged()
-    assert screen(cluster)[0] == f"model: none is served at {endpoint(cluster)}"
+    assert cluster.screen()[0] == f"model: none is served at {endpoint(cluster)}"
     cluster.serve().assert_ok()
     assert completion(head) == text

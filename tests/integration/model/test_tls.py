@@ -7,13 +7,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import certificates
 import pytest
 from api_client import CURL
-from live_cluster import Cluster
-from run_playbook import Run, run
+from live_cluster import Cluster, environment_of, extra
+from run_playbook import Run
 from testinfra.host import Host
 
 pytestmark = [pytest.mark.slow, pytest.mark.disruptive]
@@ -51,15 +50,14 @@ class Secured:
     def url(self) -> str:
         return f"https://{self.address}:8000"
 
-    def arguments(self) -> list[str]:
+    def arguments(self) -> tuple[str, str]:
         """Return the arguments of every run: paths of the certificate and its key, and the text of the CA."""
-        variables: dict[str, Any] = {
-            "gb10_api_tls_certificate": str(self.folder / "api.crt"),
-            "gb10_api_tls_key": str(self.folder / "api.key"),
-            "gb10_api_tls_ca": self.ca.text,
-            "gb10_secret_env": {NAME: SECRET},
-        }
-        return ["--extra-vars", json.dumps(variables)]
+        return extra(
+            gb10_api_tls_certificate=str(self.folder / "api.crt"),
+            gb10_api_tls_key=str(self.folder / "api.key"),
+            gb10_api_tls_ca=self.ca.text,
+            gb10_secret_env={NAME: SECRET},
+        )
 
     def renew(self, days: float) -> Run:
         """Install a new certificate on the cluster."""
@@ -139,14 +137,13 @@ def test_the_ranks_have_their_secrets_and_nobody_else(nodes: dict[str, Host]) ->
     for name, host in nodes.items():
         file = host.file("/etc/gb10/secret.env")
         assert (file.mode, file.user) == (0o600, "root"), name
-        pid = host.check_output("systemctl show --property=MainPID --value gb10-ray.service")
-        assert f"{NAME}={SECRET}" in host.check_output(f"tr '\\0' '\\n' </proc/{pid}/environ"), name
+        assert environment_of(host, "gb10-ray")[NAME] == SECRET, name
         assert SECRET not in host.check_output("cat /etc/gb10/cluster.env /etc/systemd/system/gb10-*.service"), name
         assert SECRET not in host.check_output("journalctl --no-pager --quiet --boot --lines=20000"), name
 
 
 def test_status_asks_over_tls(secured: Secured) -> None:
-    said = run("playbooks/status.yml", [*secured.cluster.arguments, *secured.arguments()]).assert_ok().output
+    said = secured.cluster.play("status", *secured.arguments()).assert_ok().output
     assert re.search(rf"tiny answers in \d+ ms at {re.escape(secured.url)}/v1", said)
     assert f"--cacert {CA_FILE}" in said
 

@@ -3,9 +3,7 @@ directory."""
 
 from __future__ import annotations
 
-import json
-import shlex
-
+from live_cluster import run_program
 from repository import ROOT
 from testinfra.host import Host
 
@@ -33,11 +31,7 @@ PROPERTIES = "FragmentPath,DropInPaths,EnvironmentFiles,LoadCredential,WorkingDi
 
 def changeable(host: Host, paths: list[str]) -> dict[str, str]:
     """Return path -> reason for each path that a user other than root can change."""
-    command = f"python3 - {USER} {' '.join(map(shlex.quote, paths))} <<'END'\n{PROGRAM}\nEND"
-    # Not check_output, which would interpret each % of the program as a placeholder.
-    done = host.run(command)
-    assert done.rc == 0, done.stderr
-    return dict(json.loads(done.stdout))
+    return dict(run_program(host, PROGRAM, USER, *paths))
 
 
 def named_by_units(host: Host) -> list[str]:

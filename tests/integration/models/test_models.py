@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from live_cluster import Cluster
-from run_playbook import Run, run
+from live_cluster import Cluster, extra, started
 from testinfra.host import Host
+from waiting import wait_until
 
 LARGE, SMALL = "large-model", "small-model"
 
@@ -33,31 +32,26 @@ class Client:
 
     def until(self, model: str, status: int, within: float) -> dict[str, Any]:
         """Request completions until the status is returned."""
-        end = time.monotonic() + within
-        while (found := self.ask(model))[0] != status:
-            assert time.monotonic() < end, found
-            time.sleep(1)
-        return found[1]
+
+        def answer() -> tuple[dict[str, Any]] | None:
+            found, body = self.ask(model)
+            return (body,) if found == status else None
+
+        return wait_until(answer, within, f"{model} does not answer with {status}")[0]
 
 
 @pytest.fixture(scope="module")
-def playbook(cluster: Cluster) -> Callable[..., Run]:
-    return lambda name, *arguments: run(f"playbooks/{name}.yml", [*cluster.arguments, *arguments])
-
-
-@pytest.fixture(scope="module")
-def client(head: Host, playbook: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+def client(cluster: Cluster, head: Host, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A client with a new key, which is revoked in the end."""
     folder = tmp_path_factory.mktemp("keys")
-    done = playbook(
-        "gateway_keys", "-e", "gateway_key_create=alice", "-e", f"gateway_key_directory={folder}"
-    ).assert_ok()
+    created = {"gateway_key_create": "alice", "gateway_key_directory": str(folder)}
+    done = cluster.play("gateway_keys", **created).assert_ok()
     file = Path(folder / "alice.key")
     assert file.stat().st_mode & 0o777 == 0o600
     key = file.read_text(encoding="utf-8").strip()
     assert key not in done.output
     yield Client(head, key)
-    playbook("gateway_keys", "-e", "gateway_key_revoke=alice").assert_ok()
+    cluster.play("gateway_keys", gateway_key_revoke="alice").assert_ok()
 
 
 def test_each_model_answers_by_its_name(client: Client) -> None:
@@ -81,24 +75,22 @@ def test_the_gateway_shows_no_key_of_a_cluster(head: Host, client: Client, nodes
     assert head.file("/etc/gb10/gateway.env").mode == 0o600
 
 
-def test_one_cluster_is_planned_and_read_alone(cluster: Cluster, playbook: Callable[..., Run]) -> None:
-    done = playbook("status", "-e", "gb10_only=small").assert_unchanged("small-model answers in")
+def test_one_cluster_is_planned_and_read_alone(cluster: Cluster) -> None:
+    done = cluster.play("status", gb10_only="small").assert_unchanged("small-model answers in")
     assert "large-model answers in" not in done.output
     done = cluster.site("-e", "gb10_only=small").assert_unchanged()
     assert set(done.changed) == {"spark2"}
 
 
-def test_the_model_of_several_clusters_is_not_switched(playbook: Callable[..., Run]) -> None:
-    playbook("switch_model", "-e", "gb10_model=/srv/models/tiny").assert_failed(
+def test_the_model_of_several_clusters_is_not_switched(cluster: Cluster) -> None:
+    cluster.play("switch_model", gb10_model="/srv/models/tiny").assert_failed(
         "The inventory has the clusters large, small. Expected: a model for one of them. Fix: add -e gb10_only=NAME."
     )
 
 
 def test_a_problem_of_one_cluster_changes_none(cluster: Cluster, nodes: dict[str, Host]) -> None:
-    wrong = json.dumps(
-        {"gb10_model": "{{ '/srv/models/missing' if gb10_cluster_name == 'small' else '/srv/models/tiny' }}"}
-    )
-    done = cluster.site("-e", wrong).assert_failed(
+    wrong = "{{ '/srv/models/missing' if gb10_cluster_name == 'small' else '/srv/models/tiny' }}"
+    done = cluster.site(*extra(gb10_model=wrong)).assert_failed(
         "/srv/models/missing", "cluster small: it has no plan; its problems are listed above."
     )
     assert done.changed_tasks() == set()
@@ -107,14 +99,14 @@ def test_a_problem_of_one_cluster_changes_none(cluster: Cluster, nodes: dict[str
 
 @pytest.mark.disruptive
 def test_when_one_cluster_is_killed_the_other_still_answers(
-    client: Client, nodes: dict[str, Host], playbook: Callable[..., Run]
+    cluster: Cluster, client: Client, nodes: dict[str, Host]
 ) -> None:
     nodes["spark2"].check_output("systemctl kill --signal=KILL gb10-vllm.service && systemctl stop gb10-vllm.service")
     assert client.ask(LARGE)[0] == 200
     answer = client.until(SMALL, 503, within=60)
     assert answer["error"]["message"].startswith("No server of the model answers (small/small-model: ")
     assert client.ask(LARGE)[0] == 200
-    done = playbook("status")
+    done = cluster.play("status")
     assert "Gateway http://127.0.0.1:4000/v1: 1 of 2 model servers healthy" in done.output
     nodes["spark2"].check_output("systemctl start --no-block gb10-vllm.service")
     client.until(SMALL, 200, within=300)
@@ -122,21 +114,21 @@ def test_when_one_cluster_is_killed_the_other_still_answers(
 
 @pytest.mark.disruptive
 def test_a_failed_cluster_leaves_the_next_one_and_both_locks(cluster: Cluster, nodes: dict[str, Host]) -> None:
-    started = nodes["spark2"].check_output("systemctl show --property=ActiveEnterTimestamp gb10-vllm.service")
+    before = started(nodes["spark2"])
     # The first cluster's server cannot start, because the model's weights have another format.
-    cluster.serve("-e", json.dumps({"gb10_vllm_extra_args": ["--load-format", "tensorizer"]})).assert_failed()
-    assert nodes["spark2"].check_output("systemctl show --property=ActiveEnterTimestamp gb10-vllm.service") == started
+    cluster.serve(*extra(gb10_vllm_extra_args=["--load-format", "tensorizer"])).assert_failed()
+    assert started(nodes["spark2"]) == before
     assert not any(node.file("/run/gb10/lock.json").exists for node in nodes.values())
     cluster.site().assert_ok()
 
 
 @pytest.mark.disruptive
-def test_a_revoked_key_is_refused_at_once(head: Host, playbook: Callable[..., Run], tmp_path: Path) -> None:
-    playbook("gateway_keys", "-e", "gateway_key_create=bob", "-e", f"gateway_key_directory={tmp_path}").assert_ok()
+def test_a_revoked_key_is_refused_at_once(cluster: Cluster, head: Host, tmp_path: Path) -> None:
+    cluster.play("gateway_keys", gateway_key_create="bob", gateway_key_directory=str(tmp_path)).assert_ok()
     bob = Client(head, (tmp_path / "bob.key").read_text(encoding="utf-8").strip())
     assert bob.ask(LARGE)[0] == 200
     before = head.service("gb10-gateway.service").systemd_properties["MainPID"]
-    playbook("gateway_keys", "-e", "gateway_key_revoke=bob").assert_ok()
+    cluster.play("gateway_keys", gateway_key_revoke="bob").assert_ok()
     status, answer = bob.ask(LARGE)
     assert (status, answer["error"]["code"]) == (401, "invalid_api_key")
     assert head.service("gb10-gateway.service").systemd_properties["MainPID"] == before

@@ -13,7 +13,7 @@ from typing import Any
 import gateway_load
 import pending_update
 import pytest
-from live_cluster import Cluster, extra, on_all
+from live_cluster import Cluster, dpkg_locked, extra, on_all
 from root_file_system import put
 from testinfra.host import Host
 
@@ -35,14 +35,9 @@ class Shared:
 @pytest.fixture(scope="module")
 def shared(cluster: Cluster, nodes: dict[str, Host], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     folder = tmp_path_factory.mktemp("shared")
-    variables = cluster.nodes["spark1"]
-    place = {**variables, "ansible_host": f"{variables['lab_prefix']}.{11 + len(nodes)}"}
-    given = {name: place[name] for name in place if name.startswith("ansible_")}
-    given["gateway_wheelhouse_archive"] = "{{ lab_gateway_wheelhouse }}"
-    (folder / "hosts.yml").write_text(json.dumps({"gateway": {"hosts": {FRONT: given}}}), encoding="utf-8")
-    one = extra(gb10_served_model_name=MODEL, golden_enabled=False)
-    arguments = ["--inventory", str(folder / "hosts.yml"), *cluster.arguments, *one]
-    found = replace(cluster, arguments=arguments, nodes={**cluster.nodes, FRONT: place})
+    wheels = {"gateway_wheelhouse_archive": "{{ lab_gateway_wheelhouse }}"}
+    found = cluster.third_host("gateway", FRONT, folder, **wheels)
+    found = replace(found, arguments=[*found.arguments, *extra(gb10_served_model_name=MODEL, golden_enabled=False)])
     found.site("--tags", "ray_cluster,vllm_serve,vllm_watchdog,gateway").assert_ok()
     for host in nodes.values():
         pending_update.prepare(host)
@@ -88,12 +83,9 @@ def test_the_preview_has_all_units(shared: Shared, nodes: dict[str, Host]) -> No
 
 
 def test_a_reason_of_the_second_cluster_stops_before_the_first_changes(shared: Shared, nodes: dict[str, Host]) -> None:
-    pending_update.hold_the_lock(nodes["spark2"])
-    try:
+    with dpkg_locked(nodes["spark2"]):
         done = shared.cluster.play("os_update", os_update_confirmed=True)
-        done.assert_failed("nodes[1]: spark2: python3 (PID ", "holds dpkg's lock", "cluster large, first:")
-    finally:
-        nodes["spark2"].check_output("systemctl stop holder")
+    done.assert_failed("nodes[1]: spark2: python3 (PID ", "holds dpkg's lock", "cluster large, first:")
     assert done.changed_tasks() == set()
     unchanged(nodes)
 

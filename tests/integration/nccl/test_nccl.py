@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from gpu_libraries import libnccl
-from live_cluster import Cluster, on_all
+from live_cluster import Cluster, extra, of_unit, on_all
 from repository import ROOT
 from run_playbook import Run, run, run_and_kill
 from testinfra.host import Host
@@ -30,8 +30,8 @@ def read(cluster: Cluster, tmp_path: Path) -> Callable[..., dict[str, Any]]:
 
     def read(**variables: Any) -> dict[str, Any]:
         answer = tmp_path / "answer.json"
-        given = json.dumps({"read_answer": str(answer), **variables})
-        run("tests/integration/nccl/read.yml", [*cluster.arguments, "--extra-vars", given]).assert_ok()
+        given = extra(read_answer=str(answer), **variables)
+        run("tests/integration/nccl/read.yml", [*cluster.arguments, *given]).assert_ok()
         return dict(json.loads(answer.read_text(encoding="utf-8")))
 
     return read
@@ -106,13 +106,10 @@ def offer(cluster: Cluster, workers: list[Host], tmp_path: Path) -> Iterator[Cal
             content = bytearray(packed.read_bytes())
             content[len(content) // 2] ^= 1
             packed.write_bytes(content)
-        given = {
-            "install_file": str(packed),
-            "install_name": name,
-            "install_sha256": sha256,
-            "install_file_sha256": packed_sha256,
-        }
-        return run("tests/integration/nccl/install.yml", [*cluster.arguments, "--extra-vars", json.dumps(given)])
+        given = extra(
+            install_file=str(packed), install_name=name, install_sha256=sha256, install_file_sha256=packed_sha256
+        )
+        return run("tests/integration/nccl/install.yml", [*cluster.arguments, *given])
 
     yield offer
     for name in set(workers[-1].check_output(f"ls {STORE}").split()) - set(before):
@@ -155,16 +152,16 @@ BAD = {
 def test_bad_input_changes_nothing(cluster: Cluster, head: Host, mistake: str) -> None:
     variables, said = BAD[mistake]
     before = head.check_output(f"ls -A {STORE}"), used(head)
-    site(cluster, "--extra-vars", json.dumps(variables)).assert_failed(said)
+    site(cluster, *extra(**variables)).assert_failed(said)
     assert (head.check_output(f"ls -A {STORE}"), used(head)) == before
 
 
 def test_a_patch_that_does_not_fit_is_refused(cluster: Cluster, head: Host, tmp_path: Path) -> None:
     own = tmp_path / "own.patch"
     own.write_text("--- a/src/init.cc\n+++ b/src/init.cc\n@@ -1 +1 @@\n-none\n+other\n", encoding="utf-8")
-    given = json.dumps({"nccl_sm121_build_patches": ["arm-send-fence", str(own)]})
+    given = extra(nccl_sm121_build_patches=["arm-send-fence", str(own)])
     before = head.check_output(f"ls -A {STORE} {STORE}/source"), used(head)
-    site(cluster, "--extra-vars", given).assert_failed("nccl_sm121_build_patches[1]: own.patch does not apply")
+    site(cluster, *given).assert_failed("nccl_sm121_build_patches[1]: own.patch does not apply")
     assert (head.check_output(f"ls -A {STORE} {STORE}/source"), used(head)) == before
 
 
@@ -184,11 +181,9 @@ def test_a_tag_that_is_not_there_is_refused(cluster: Cluster, head: Host) -> Non
     )
     before = used(head)
     given = {"nccl_sm121_build_source": repository, "nccl_sm121_build_version": "v9.9.9-1"}
-    unknown = site(cluster, "--extra-vars", json.dumps(given))
+    unknown = site(cluster, *extra(**given))
     assert "nccl_sm121_build_version: v9.9.9-1 is a tag, which can be moved" in unknown.output
-    site(cluster, "--extra-vars", json.dumps({**given, "nccl_sm121_build_commit": "0" * 40})).assert_failed(
-        "Check out the NCCL tag", "v9.9.9-1"
-    )
+    site(cluster, *extra(**given, nccl_sm121_build_commit="0" * 40)).assert_failed("Check out the NCCL tag", "v9.9.9-1")
     assert used(head) == before
     head.check_output(f"rm -rf {repository} {STORE}/source/v9.9.9-1")
 
@@ -205,7 +200,7 @@ def test_a_full_disk_is_said_before_anything_is_built(cluster: Cluster, head: Ho
         f"/var/tmp/store/. {STORE}"
     )
     try:
-        refused = site(cluster, "--extra-vars", json.dumps(OTHER)).assert_failed()
+        refused = site(cluster, *extra(**OTHER)).assert_failed()
         assert re.search(r"disk: \d+ MiB are free", refused.output)
         assert (head.check_output(f"ls -A {STORE}"), used(head)) == before
     finally:
@@ -214,7 +209,7 @@ def test_a_full_disk_is_said_before_anything_is_built(cluster: Cluster, head: Ho
 
 def test_an_interrupted_build_leaves_the_one_that_is_used(cluster: Cluster, head: Host) -> None:
     before = used(head)
-    arguments = [*cluster.arguments, "--tags", "nccl_sm121_build", "--extra-vars", json.dumps(OTHER)]
+    arguments = [*cluster.arguments, "--tags", "nccl_sm121_build", *extra(**OTHER)]
     run_and_kill("site.yml", arguments, "Build NCCL for the GPUs of the cluster", after=20)
     # The processes of the interrupted run continue.
     for pid in head.check_output("pgrep --exact make || true").split():
@@ -331,5 +326,5 @@ def test_without_it_the_ranks_are_started_as_before(cluster: Cluster, nodes: dic
     cluster.site("--tags", "nccl_sm121_build,ray_cluster", *off).assert_ok()
     for host in nodes.values():
         assert "LD_PRELOAD" not in host.file("/etc/gb10/cluster.env").content_string
-        pid = host.check_output("systemctl show --property=MainPID --value gb10-ray")
+        pid = of_unit(host, "gb10-ray")
         assert host.run(f"grep -q libnccl /proc/{pid}/maps").rc == 1

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from api_client import completion
 from host_state import differences
-from live_cluster import Cluster, on_all
+from live_cluster import Cluster, on_all, run_program
 from repository import ROOT
 from run_playbook import Run, run, run_and_kill
 from testinfra.host import Host
@@ -17,7 +16,7 @@ from testinfra.host import Host
 pytestmark = pytest.mark.disruptive
 
 PROGRAM = (ROOT / "tests/support/host_state.py").read_text(encoding="utf-8")
-FOLDERS = "/etc /usr /var /opt /root /home /srv"
+FOLDERS = "/etc /usr /var /opt /root /home /srv".split()
 PLAYBOOK, CONFIRMED = "playbooks/reset.yml", ("--extra-vars", "reset_confirmed=true")
 MODEL, NOTES = "/opt/gb10/models/owner--name/main/gb10-model.json", "/etc/gb10/notes.txt"
 NOTHING = "nothing of this collection is left"
@@ -35,10 +34,7 @@ def booted(cluster: Cluster) -> dict[str, State]:
     for name in cluster.nodes:
         host = cluster.reboot(name, cluster.connect(name))
         host.run("systemctl is-system-running --wait")
-        # Not check_output, which would interpret each % of the program as a placeholder.
-        done = host.run(f"python3 - {FOLDERS} <<'END'\n{PROGRAM}\nEND")
-        assert done.rc == 0, done.stderr
-        states[name] = json.loads(done.stdout)
+        states[name] = run_program(host, PROGRAM, *FOLDERS)
     return states
 
 

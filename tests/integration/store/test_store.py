@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from live_cluster import Cluster, on_all
+from live_cluster import Cluster, extra, on_all
 from run_playbook import Run, run_and_kill
 from testinfra.host import Host
+from waiting import wait_until
 
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as run_lock_plan
 
@@ -41,7 +41,7 @@ def sums(node: Host, folder: str) -> str:
 
 
 def store(cluster: Cluster, *arguments: str, **variables: Any) -> Run:
-    return cluster.site("--tags", "model_store", "--extra-vars", json.dumps(variables), *arguments)
+    return cluster.site("--tags", "model_store", *extra(**variables), *arguments)
 
 
 def forget(nodes: Mapping[str, Host], *names: str) -> None:
@@ -77,13 +77,13 @@ def during(run: Callable[[], Run], node: Host, act: Callable[[], Any]) -> Run:
     answer: list[Run] = []
     thread = threading.Thread(target=lambda: answer.append(run()))
     thread.start()
-    received = f"cat {MODEL}/*.gb10-part 2>/dev/null | wc -c"
-    until = time.monotonic() + BEGINS_S
+
+    def received() -> bool:
+        assert thread.is_alive(), answer[0].output
+        return int(node.check_output(f"cat {MODEL}/*.gb10-part 2>/dev/null | wc -c")) >= MIB
+
     try:
-        while int(node.check_output(received)) < MIB:
-            assert thread.is_alive(), answer[0].output
-            assert time.monotonic() < until, "the copy has not started"
-            time.sleep(0.5)
+        wait_until(received, BEGINS_S, "the copy has not started", 0.5)
         act()
     finally:
         thread.join()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_cluster import Cluster
+from live_cluster import Cluster, extra, of_unit
 from repository import ROOT
 from run_playbook import Run, run_and_kill
 from stored_builds import PATCHES, STORE, stamps
@@ -23,10 +23,6 @@ def site(cluster: Cluster, *arguments: str, tags: str = "vllm_build") -> Run:
     return cluster.site("--tags", tags, *arguments)
 
 
-def given(**variables: object) -> list[str]:
-    return ["--extra-vars", json.dumps(variables)]
-
-
 def version(host: Host) -> str:
     program = "import importlib.metadata; print(importlib.metadata.version('vllm'))"
     return str(host.check_output(f'/opt/gb10/runtime/current/bin/python -c "{program}"'))
@@ -35,9 +31,8 @@ def version(host: Host) -> str:
 def state(nodes: dict[str, Host]) -> dict[str, tuple[str, str]]:
     """Return the state that a failed build must not change: the environment and the main process of the ranks'
     service."""
-    ranks = "systemctl show --property=MainPID --value gb10-ray.service"
     return {
-        name: (host.check_output("readlink /opt/gb10/runtime/current"), host.check_output(ranks))
+        name: (host.check_output("readlink /opt/gb10/runtime/current"), of_unit(host, "gb10-ray"))
         for name, host in nodes.items()
     }
 
@@ -97,7 +92,7 @@ def test_the_plan_shows_the_build(cluster: Cluster) -> None:
 )
 @pytest.mark.usefixtures("unchanged")
 def test_wrong_inputs_are_refused(cluster: Cluster, variables: dict[str, object], expected: str) -> None:
-    site(cluster, *given(**variables)).assert_failed(expected)
+    site(cluster, *extra(**variables)).assert_failed(expected)
 
 
 #: A repository of a few files of the scenario's source, with the tag of its release.
@@ -117,7 +112,7 @@ def test_a_commit_other_than_the_pinned_one_is_refused(cluster: Cluster, head: H
     """A tag that was moved: its commit is not vllm_build_commit."""
     moved, pinned, before = head.check_output(CHECKOUT), "0" * 40, head.check_output(f"stat --format=%i {STORE}/tree")
     try:
-        moved_tag = given(
+        moved_tag = extra(
             vllm_build_enabled=True,
             vllm_build_source=f"file://{REPOSITORY}",
             vllm_build_commit=pinned,
@@ -139,7 +134,7 @@ def patched(folder: Path, least: str) -> list[str]:
     file, place = "requirements/build/cpu.txt", "@@ -1,2 +1,2 @@"
     text = f"--- a/{file}\n+++ b/{file}\n{place}\n-{old}\n+cmake>={least}\n ninja\n"
     path.write_text(text, encoding="utf-8")
-    return given(vllm_build_patches=[*(str(SCENARIO / name) for name in PATCHES), str(path)])
+    return extra(vllm_build_patches=[*(str(SCENARIO / name) for name in PATCHES), str(path)])
 
 
 @pytest.mark.disruptive
@@ -179,7 +174,7 @@ def test_a_killed_build_continues(cluster: Cluster, head: Host, tmp_path: Path) 
 
 @pytest.mark.disruptive
 def test_switching_the_build_off_returns_to_the_published_wheel(cluster: Cluster, nodes: dict[str, Host]) -> None:
-    cluster.site(*given(vllm_build_enabled=False)).assert_ok()
+    cluster.site(*extra(vllm_build_enabled=False)).assert_ok()
     assert {version(host) for host in nodes.values()} == {"0.32.0"}
     back = cluster.site()
     back.assert_ok()

@@ -5,13 +5,12 @@ The image is a small Debian with a copy of the published runtime's environment.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import pytest
 import root_file_system
 from api_client import completion
-from live_cluster import Cluster
+from live_cluster import Cluster, extra
 from stored_builds import PATCHES, stamps
 from testinfra.host import Host
 
@@ -19,14 +18,13 @@ pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
 
 TAG, UNIT = "lab.example/vllm-published:1", "gb10-vllm"
 VERSION = "import importlib.metadata; print(importlib.metadata.version('vllm'))"
-#: Packages of the image. vLLM starts processes through bash.
-PACKAGES = ["bash", "libgomp1", "libnuma1", "libstdc++6", "util-linux"]
+IMAGE_ID = f"podman image inspect --format '{{{{.Id}}}}' {TAG}"
 
 
 @pytest.fixture(scope="module")
 def runtime(cluster: Cluster, head: Host) -> str:
     """Return the environment of the published wheel."""
-    cluster.site("--extra-vars", json.dumps({"vllm_build_enabled": False})).assert_ok()
+    cluster.site(*extra(vllm_build_enabled=False)).assert_ok()
     return str(head.check_output("readlink /opt/gb10/runtime/current"))
 
 
@@ -35,7 +33,9 @@ def image(
     cluster: Cluster, nodes: dict[str, Host], head: Host, runtime: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     """Configure the engine on all nodes and import the image on the head. Returns its tag."""
-    tar = root_file_system.debian(cluster, tmp_path_factory.mktemp("image"), "image-vllm", PACKAGES)
+    tar = root_file_system.debian(
+        cluster, tmp_path_factory.mktemp("image"), "image-vllm", root_file_system.VLLM_PACKAGES
+    )
     head.backend.client.open_sftp().put(str(tar), "/var/tmp/image.tar")
     root = "/opt/image"
     head.check_output(f"mkdir --parents {root}{runtime} && tar --extract --file=/var/tmp/image.tar --directory={root}")
@@ -48,35 +48,17 @@ def image(
         yield TAG
 
 
-def in_containers(image: str, runtime: str) -> list[str]:
-    """Return the arguments of a run in containers."""
-    arguments = [
-        # A simulated host does not support the defaults of a real one.
-        "--cgroups=disabled",
-        "--ulimit=memlock=65536:65536",
-        "--ulimit=nofile=4096:4096",
-        "--ulimit=nproc=4096:4096",
-        f"--env=PATH={runtime}/bin:/usr/bin:/bin",
-    ]
-    given = {
-        "gb10_runtime": "container",
-        "gb10_container_image": image,
-        "gb10_container_engine": "podman",
-        "gb10_container_args": arguments,
-        "gb10_distributed_executor_backend": "mp",
-        "vllm_runtime_image_python": f"{runtime}/bin/python",
-        "vllm_runtime_image_build_args": ["--runtime=/usr/local/bin/crun-in-a-lab"],
-        "vllm_patch_patches": [],
-    }
-    return ["--extra-vars", json.dumps(given)]
-
-
 def test_containers_serve_the_build(
     cluster: Cluster, nodes: dict[str, Host], head: Host, image: str, runtime: str
 ) -> None:
     text = completion(head)
-    before = head.check_output(f"podman image inspect --format '{{{{.Id}}}}' {image}")
-    arguments = in_containers(image, runtime)
+    before = head.check_output(IMAGE_ID)
+    more = {
+        "gb10_distributed_executor_backend": "mp",
+        "vllm_runtime_image_python": f"{runtime}/bin/python",
+        "vllm_runtime_image_build_args": ["--runtime=/usr/local/bin/crun-in-a-lab"],
+    }
+    arguments = extra(**root_file_system.in_image(image, runtime, **more))
     first = cluster.site(*arguments).assert_ok()
     assert "Build the image" in first.changed_tasks()
     assert completion(head) == text, "the same model in another runtime"
@@ -88,7 +70,7 @@ def test_containers_serve_the_build(
             f"podman exec {UNIT} sh -c 'ls {runtime}/lib/python3*/site-packages/vllm/spinloop*.so'"
         ), name
     # The image below the layer is unchanged, and the ranks of both nodes run the same image.
-    assert head.check_output(f"podman image inspect --format '{{{{.Id}}}}' {image}") == before
+    assert head.check_output(IMAGE_ID) == before
     assert len({host.check_output(f"podman inspect --format '{{{{.Image}}}}' {UNIT}") for host in nodes.values()}) == 1
     cluster.site(*arguments).assert_unchanged()
 

@@ -6,17 +6,16 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from live_cluster import Cluster
+from live_cluster import Cluster, flight_records, new_flight_record
 from testinfra.host import Host
 from waiting import wait_until
 
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import record, report, schema
-from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.record import Record
 
 pytestmark = [pytest.mark.disruptive, pytest.mark.usefixtures("recorded")]
 
 NAME, ROLES = "spark2", ("--tags", "peer_firewall,flight_recorder")
-STATE, LIVE = "/var/lib/gb10-flight-recorder", "/run/gb10-flight-recorder/sample.json"
+LIVE = "/run/gb10-flight-recorder/sample.json"
 #: Seconds until a record exists, and for a boot, without hardware acceleration.
 WITHIN, BOOT = 120, 600
 #: A STAND-IN for a server of models: it takes memory and a core.
@@ -37,20 +36,13 @@ def worker(cluster: Cluster, head: Host) -> Iterator[Host]:
     cluster.power("off", NAME)
     cluster.power("on", NAME)
     cluster.booted(NAME, BOOT)
-    wait_until(lambda: all(found.returned for found in records(head).values()), BOOT, "nobody heard the node again")
-
-
-def records(head: Host) -> dict[str, Record]:
-    names = head.check_output(f"ls {STATE}").split()
-    return {name: record.parse(head.check_output(f"cat {STATE}/{name}")) for name in names}
-
-
-def new_record(head: Host, before: dict[str, Record]) -> Record:
-    return wait_until(lambda: [found for name, found in records(head).items() if name not in before], WITHIN)[0]
+    wait_until(
+        lambda: all(found.returned for found in flight_records(head).values()), BOOT, "nobody heard the node again"
+    )
 
 
 def test_a_power_cut_under_load_leaves_the_last_seconds(cluster: Cluster, head: Host, worker: Host) -> None:
-    before = records(head)
+    before = flight_records(head)
     idle = schema.parse(worker.file(LIVE).content).memory_available or 0
     worker.check_output(f"systemd-run --quiet --unit=gb10-lab-load {LOAD}")
     wait_until(lambda: (schema.parse(worker.file(LIVE).content).memory_available or 0) < idle - (400 << 20), 60)
@@ -59,7 +51,7 @@ def test_a_power_cut_under_load_leaves_the_last_seconds(cluster: Cluster, head: 
     time.sleep(4)
     cut = float(head.check_output("date +%s.%N"))
     cluster.power("off", NAME)
-    found = new_record(head, before)
+    found = new_flight_record(head, before, WITHIN)
     assert (found.node, found.verdict) == (NAME, record.OFF)
     when, last = found.samples[-1]
     assert cut - when < 6
@@ -70,9 +62,9 @@ def test_a_power_cut_under_load_leaves_the_last_seconds(cluster: Cluster, head: 
 
 
 def test_a_panic_leaves_its_text(head: Host, worker: Host) -> None:
-    before = records(head)
+    before = flight_records(head)
     worker.check_output("sysctl -q kernel.panic=0; systemd-run --quiet sh -c 'sleep 1; echo c >/proc/sysrq-trigger'")
-    found = new_record(head, before)
+    found = new_flight_record(head, before, WITHIN)
     text = "\n".join(found.netconsole)
     assert "Kernel panic - not syncing: sysrq triggered crash" in text
     assert "Call Trace" in text

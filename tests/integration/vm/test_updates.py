@@ -11,17 +11,15 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import factory_hosts
 import pytest
 from api_client import answers_again
 from kernel_repository import META, Kernel, publish
-from live_cluster import Cluster, extra
+from live_cluster import Cluster, dpkg_locked, extra
 from run_playbook import Run, run_and_kill
 from stand_in_wheels import serving
 from testinfra.host import Host
@@ -38,8 +36,6 @@ printf '[fwupd]\\nTestDevices=true\\n' >/etc/fwupd/fwupd.conf
 sed -i s/Enabled=true/Enabled=false/ /etc/fwupd/remotes.d/lvfs.conf
 systemctl restart fwupd
 """
-#: A process with dpkg's lock.
-HOLD = "import fcntl, time; file = open('/var/lib/dpkg/lock-frontend', 'w'); fcntl.lockf(file, 2); time.sleep(600)"
 
 
 @dataclass(frozen=True)
@@ -105,11 +101,9 @@ def site(cluster: Cluster, head: Host, tmp_path_factory: pytest.TempPathFactory)
     serves = replace(cluster, arguments=[*cluster.arguments, *given])
     found = Site(serves, repository, kernel, head.check_output("uname -r"), frozenset(), golden)
     address = cluster.variable("ansible_host", "").rpartition(".")[0] + ".1"
-    handler = partial(SimpleHTTPRequestHandler, directory=str(repository))
-    with ThreadingHTTPServer((address, 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with factory_hosts.index(repository, address) as url:
         found.disk("save")
-        line = f"deb [trusted=yes] http://{address}:{server.server_port} ./"
+        line = f"deb [trusted=yes] {url} ./"
         found.ask(f"sh -c 'rm -f /etc/apt/sources.list.d/* && echo \"{line}\" >/etc/apt/sources.list'")
         for name in ("spark1", "spark2"):
             found.booted(name).check_output("sh -c %s", FIRMWARE)
@@ -122,22 +116,19 @@ def site(cluster: Cluster, head: Host, tmp_path_factory: pytest.TempPathFactory)
         found.publish("1", without=LACKING)
         yield found
         found.disk("restore")
-        server.shutdown()
 
 
 def test_a_held_lock_stops_the_preview_of_one_node(site: Site) -> None:
     site.ask("apt-get -qq update")
-    worker = site.booted("spark2")
-    worker.check_output(f'systemd-run --quiet --collect --unit=holder python3 -c "{HOLD}"')
-    try:
-        done = site.cluster.play("os_update", "--check").assert_failed(
-            f"kernel: {site.kernel.package} 1, {META}",
-            f"way back: the kernel {site.former} stays the default",
-            "1. nodes[1]: spark2: python3 (PID ",
-        )
-        assert "nodes[0]" not in done.output
-    finally:
-        worker.check_output("systemctl stop holder")
+    with dpkg_locked(site.booted("spark2")):
+        done = site.cluster.play("os_update", "--check")
+    done.assert_failed(
+        f"kernel: {site.kernel.package} 1, {META}",
+        f"way back: the kernel {site.former} stays the default",
+        "1. nodes[1]: spark2: python3 (PID ",
+        "holds dpkg's lock",
+    )
+    assert "nodes[0]" not in done.output
 
 
 def test_a_kernel_without_a_module_is_refused_before_the_reboot(site: Site) -> None:

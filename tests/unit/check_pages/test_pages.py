@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 
 import pytest
-import yaml
 from repository import ROOT, files, load_yaml, read
 from snapshot import assert_recorded
 
@@ -20,6 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import (
 from ansible_collections.gb10.cluster.plugins.module_utils.check_pages import pages
 from ansible_collections.gb10.cluster.plugins.module_utils.check_pages.registry import CHECKS
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, groups
+from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
 
 RULES = {check.id for check in CHECKS if check.phase == PLAN}
 
@@ -88,14 +88,8 @@ def test_each_group_has_a_check_and_is_a_tag() -> None:
     assert re.findall(r"\w+", tags.partition(" select ")[0].replace(" and ", " "))[2:] == list(GROUPS)
 
 
-def options() -> set[str]:
-    """Return every role variable."""
-    specs = [yaml.safe_load(read(path))["argument_specs"] for path in files("roles/*/meta/argument_specs.yml")]
-    return {name for spec in specs for entry in spec.values() for name in entry.get("options", {})}
-
-
 def test_fixes_name_existing_variables_playbooks_and_roles() -> None:
-    known, roles = options(), {path.split("/")[1] for path in files("roles/*/README.md")}
+    known, roles = argument_specs.options().keys(), {path.split("/")[1] for path in files("roles/*/README.md")}
     wrong = []
     for check in CHECKS:
         names = re.findall(

@@ -6,9 +6,10 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import cluster_nodes
 import pytest
 import samples
-from cluster_nodes import KNOWN, LOCK, Node, spark
+from cluster_nodes import KNOWN, LOCK, Node
 from repository import read
 from typed_plans import typed
 
@@ -36,8 +37,7 @@ def sparks(count: int, model: str, stack: str) -> list[Node]:
     lock = stacks.STACKS[stack].image == ""
     settings = {"gb10_model": model, "gb10_stack": stack, "gb10_distributed_executor_backend": executor}
     settings |= {} if lock else {"gb10_runtime_lock": ""}
-    found = [spark(number, "worker" if number > 1 else "head", **settings) for number in range(1, count + 1)]
-    return [{**node, "typical": True, "observed": {}} for node in found]
+    return [{**node, "typical": True, "observed": {}} for node in cluster_nodes.sparks(count, **settings)]
 
 
 def lock_of(stack: str) -> str:
@@ -113,7 +113,7 @@ def test_no_published_speed_exceeds_the_plans_bound(count: int) -> None:
 def of_image(count: int, model: str = "deepseek-v4-flash-0731", **settings: Any) -> tuple[Plan | None, list[str]]:
     """Return the plan of a model with its own image, and its problems."""
     given = {"gb10_model": model, **settings}
-    nodes = [spark(number, "worker" if number > 1 else "head", **given) for number in range(1, count + 1)]
+    nodes = cluster_nodes.sparks(count, **given)
     known = {"typical": True, "observed": {}, "variables": [*nodes[0]["variables"], *given]}
     inputs = parse([{**node, **known} for node in nodes], LOCK)
     plan, problems = cluster_plan.plan(inputs, KNOWN)

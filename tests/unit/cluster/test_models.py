@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import cluster_nodes
 import pytest
-from cluster_nodes import KNOWN, LOCK, Node, cluster_plan, spark
+from cluster_nodes import KNOWN, LOCK, Node, cluster_plan
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import models
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.models import Row
@@ -21,9 +22,8 @@ CONFIG = catalog.find("qwen2.5-7b-instruct").config
 
 
 def sparks(count: int, **settings: Any) -> list[Node]:
-    """Return nodes without gb10_model, cabled to a switch if there are more than two."""
-    given = {"gb10_model": "", "gb10_fabric_topology": "switch" if count > 2 else "auto", **settings}
-    return [spark(number, "worker" if number > 1 else "head", **given) for number in range(1, count + 1)]
+    """Return nodes without gb10_model."""
+    return cluster_nodes.sparks(count, **{"gb10_model": "", **settings})
 
 
 def survey(nodes: list[Node]) -> tuple[dict[str, Row], list[Problem]]:

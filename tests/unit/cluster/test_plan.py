@@ -17,6 +17,7 @@ from cluster_nodes import (
     interface,
     lock_of,
     mistakes,
+    node_plan,
     observed,
     option,
     pair,
@@ -344,8 +345,7 @@ def test_the_plan_of_a_pair_is_the_recorded_one_in_any_order() -> None:
 
 
 def test_a_single_node_has_neither_peers_nor_ranks_to_meet() -> None:
-    plan = planned([spark(1, "head")])
-    alone = typed({**plan, "node": plan["nodes"][0]})
+    alone = typed(node_plan(planned([spark(1, "head")]), "spark1"))
     assert firewall_plan.needs(alone) == {}
     argv = launch_argv.start_argv(alone)
     assert (argv[1], [word for word in argv if "master" in word or "nnodes" in word]) == ("serve", [])

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from cluster_nodes import node_plan, planned, spark
+from cluster_nodes import node_plan, planned, sparks
 from nvidia_recipe import SETUP, recipe
 from typed_plans import typed
 
@@ -88,8 +88,7 @@ def of_terminals(data: Mapping[str, Any], number: int) -> tuple[list[list[str]],
 @pytest.mark.parametrize("count", HARDWARE)
 def test_each_rank_gets_what_the_terminals_give_it(count: int, command: str, exports: str) -> None:
     data = of_sparks(count, command, exports)
-    settings = {"gb10_model": "", "gb10_recipe": "x", "gb10_fabric_topology": "switch" if count > 2 else "auto"}
-    nodes = [spark(number, "worker" if number > 1 else "head", **settings) for number in range(1, count + 1)]
+    nodes = sparks(count, gb10_model="", gb10_recipe="x")
     for node in nodes:
         node["observed"]["model"] = None
     plan = planned(nodes, recipe=data)

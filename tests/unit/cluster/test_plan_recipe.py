@@ -7,7 +7,7 @@ from typing import Any
 
 import cluster_nodes
 import pytest
-from cluster_nodes import Node, cluster_plan, parts, planned, spark
+from cluster_nodes import Node, cluster_plan, parts, planned, sparks
 
 IMAGE = f"vllm/vllm-openai@sha256:{'0' * 64}"
 RECIPE = {
@@ -193,7 +193,7 @@ def speculative(plan: dict[str, Any]) -> dict[str, Any]:
 def test_the_catalog_entry_of_nvidias_example_stores_its_draft(count: int) -> None:
     """The draft's tensor-parallel size, which NVIDIA sets for two nodes, is left to vLLM."""
     given = {"gb10_model": "qwen3.8-27b-nvfp4-dflash2", "gb10_fabric_topology": "switch" if count > 2 else "auto"}
-    plan = planned([spark(number, "worker" if number > 1 else "head", **given) for number in range(1, count + 1)])
+    plan = planned(sparks(count, **given))
     (draft,) = plan["drafts"]
     assert speculative(plan) == {"method": "dflash", "model": draft["folder"], "num_speculative_tokens": 8}
     assert (draft["hub"], plan["tensor_parallel_size"], plan["store"]["hub"]) == (

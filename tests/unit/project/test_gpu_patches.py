@@ -8,13 +8,13 @@ import json
 import os
 import socket
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gpu_program import load
+from small_server import serving
 
 patches = load("patches")
 PASSAGES = [{"opening": [1, 2], "answer": [3, 4, 5]}]
@@ -50,45 +50,25 @@ def test_a_server_that_does_not_come_up_is_told_of(tmp_path: Path) -> None:
         case(tmp_path, [sys.executable, "-c", "import time; time.sleep(60)"], free_port()), PASSAGES, 0
     )
     assert (slow.failure, slow.answers) == ("did not come up within 0 s", [])
-    assert patches.outcome({"failure": slow.failure, "answers": []}) == "did not come up within 0 s | | "
 
 
-class Model(BaseHTTPRequestHandler):
-    """Returns the tokens 3, 4, 5 for the prompt 1, 2."""
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-    def reply(self, body: bytes) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def do_GET(self) -> None:
-        self.reply(b"")
-
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        tokens = [3, 4, 5][: asked["max_tokens"]] if asked["prompt"] == [1, 2] else []
-        names = [f"token_id:{token}" for token in tokens]
-        logprobs = {
-            "tokens": names,
-            "token_logprobs": [-0.5] * len(names),
-            "top_logprobs": [{name: -0.5, "token_id:9": -2.0} for name in names],
-        }
-        self.reply(json.dumps({"choices": [{"logprobs": logprobs}]}).encode())
+def model(request: BaseHTTPRequestHandler) -> tuple[int, str, dict[str, str]]:
+    """Return the tokens 3, 4, 5 for the prompt 1, 2."""
+    if request.command == "GET":
+        return 200, "", {}
+    asked = json.loads(request.body)  # type: ignore[attr-defined]
+    tokens = [3, 4, 5][: asked["max_tokens"]] if asked["prompt"] == [1, 2] else []
+    names = [f"token_id:{token}" for token in tokens]
+    logprobs = {
+        "tokens": names,
+        "token_logprobs": [-0.5] * len(names),
+        "top_logprobs": [{name: -0.5, "token_id:9": -2.0} for name in names],
+    }
+    return 200, json.dumps({"choices": [{"logprobs": logprobs}]}), {}
 
 
 def test_answers_are_tokens_with_their_margins(tmp_path: Path) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Model) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        served = patches.serve(
-            case(tmp_path, [sys.executable, "-c", "import time; time.sleep(60)"], server.server_port),
-            PASSAGES,
-            30,
-        )
-        server.shutdown()
+    sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+    with serving(model) as url:
+        served = patches.serve(case(tmp_path, sleep, int(url.rpartition(":")[2])), PASSAGES, 30)
     assert (served.failure, served.answers) == ("", [answer([3, 4, 5], [-0.5] * 3, [1.5] * 3)])
-    row = {"failure": "", "seconds": 41.6, "recited": [True, False], "answers": served.answers}
-    assert patches.outcome(row) == "42 | 1 of 2 | 1.50"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 from typing import Any
 
 from gpu_program import load
@@ -52,14 +53,14 @@ def test_every_host_must_have_our_nccl() -> None:
         assert failed(served("ray", [1.0], **wrong), **ours) == ["ranks on every host map only our NCCL"]
 
 
-def test_what_the_log_says_is_found() -> None:
+def test_what_the_log_says_is_found(tmp_path: Path) -> None:
     log = (
         f"(Worker pid=9) INFO 11-21 19:20:04 [fp8.py:594] {TRITON}\n(Worker) Using TRITON Fp8 MoE backend out "
         "of potential backends: ['TRITON']\nUsing FLASH_ATTN attention backend out of\nINFO Graph capturing "
         "finished in 7 secs, took 0.2 GiB\n"
     )
-    found = serve.SELECTED.findall(log)
-    assert found == [
+    (tmp_path / "log").write_text(log, encoding="utf-8")
+    assert serve.selected([tmp_path / "log"] * 2) == [
         TRITON,
         "Using TRITON Fp8 MoE backend",
         "Using FLASH_ATTN attention backend",
@@ -75,3 +76,28 @@ def test_processes_below_one() -> None:
         for pid in reversed(found):
             os.kill(pid, 9)
     assert serve.below(shell.pid) == []
+
+
+def test_a_report_is_tables_of_its_rows_and_its_checks() -> None:
+    report = {
+        "gpu": "NVIDIA X",
+        "cases": [{"name": "one", "rates": [1.0, 3.0, 2.0], "log": "a\nb"}, {"name": "two", "recited": [True, False]}],
+        "times": {"new": {"seconds": 1.25}},
+        "checks": {"it holds": True, "it does not": False},
+    }
+    lines = load("adhoc").section("A title", report).splitlines()
+    assert lines[0] == "## A title" and lines[4:] == [
+        "- gpu: NVIDIA X",
+        "",
+        "| name | rates | recited |",
+        "|---|---|---|",
+        "| one | 2 (1 to 3) |  |",
+        "| two |  | 1 of 2 |",
+        "",
+        "|  | seconds |",
+        "|---|---|",
+        "| new | 1.25 |",
+        "",
+        "- yes: it holds",
+        "- **no**: it does not",
+    ]

@@ -16,26 +16,16 @@ from ansible.template import Templar, trust_as_template
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
 from cluster_nodes import cluster_plan
-from repository import ROOT, files, read, specs_of
+from repository import ROOT, files, read
 from samples import members, names, nodes_of
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.select import chosen
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
+from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
 from ansible_collections.gb10.lab.plugins.module_utils.plan import plan
 
 #: The samples of one cluster; the other one is below.
 SAMPLES = sorted(names() - {"lab", "two-models"})
-
-
-def declared() -> dict[str, Mapping[str, Any]]:
-    """Return every variable that a role's argument specification declares."""
-    specs = map(specs_of, variables.ROLES)
-    return {
-        name: option
-        for entries in specs
-        for entry in entries.values()
-        for name, option in entry.get("options", {}).items()
-    }
 
 
 def unknown_settings(settings: Mapping[str, object], options: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
@@ -104,7 +94,7 @@ def test_every_node_has_an_address_and_the_first_one_is_the_head(inventory: dict
 def test_each_node_has_only_variables_that_a_role_knows(inventory: dict[str, Any]) -> None:
     found = inventory["_meta"]["hostvars"]
     assert sorted(found) == sorted(members(inventory, "gb10_cluster"))
-    assert {name: list(unknown_settings(settings, declared())) for name, settings in found.items()} == {
+    assert {name: list(unknown_settings(settings, argument_specs.options())) for name, settings in found.items()} == {
         name: [] for name in found
     }
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from cluster_nodes import SETTINGS, cluster_plan, spark
+from cluster_nodes import SETTINGS, node_plan, pair, planned
 from decisions import decide
 from typed_plans import typed
 
@@ -19,13 +19,10 @@ COPY = {"image_id": "12", "package_dir": "/a/vllm", "config_folder": "/a/tables"
 
 def options(action: str, changes: dict[str, Any] | None = None, **settings: Any) -> dict[str, Any]:
     """Return the options that an action gives to its module on the head of a pair."""
-    result, problems = cluster_plan([spark(1, "head"), spark(2, "worker")])
-    assert not problems
     changes = dict(changes or {})
     copy = changes.pop("copy", {})
-    node = next(each for each in result["nodes"] if each["name"] == "spark1")
     variables = {"gb10_inputs": {"settings": {**SETTINGS, **settings}}, "__vllm_patch_copy": copy}
-    plan = typed({**result, **changes, "node": node}).facts()
+    plan = typed({**node_plan(planned(pair()), "spark1"), **changes}).facts()
     answer, (arguments,) = decide(action, {"planned": True}, plan, variables=variables)
     assert answer == {"changed": False}
     return arguments

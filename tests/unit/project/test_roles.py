@@ -7,15 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from repository import ROLES, ROOT, files, load_yaml, read, specs_of
+from repository import ROLES, ROOT, files, load_yaml, read, specs_of, tasks_of
 
 from ansible_collections.gb10.cluster.plugins.filter import common
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import checks
 
 #: Roles that run without a plan.
 WITHOUT_PLAN = ("access", "common", "discover", "gateway", "gb10", "history", "reset", "rollback", "verify")
-#: Variables of the include itself.
-_CALL = re.compile(r"(?:ansible\.builtin\.)?(?:include|import)_role")
+
+
+def tasks(*patterns: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the path and the data of each task, also those in blocks, by default of all roles."""
+    return [(path, task.data) for path in files(*patterns or ("roles/*/tasks/*.yml",)) for task in tasks_of(read(path))]
 
 
 def sources(role: str) -> Iterator[str]:
@@ -68,49 +71,32 @@ def test_a_role_that_needs_the_plan_declares_it() -> None:
         assert specs_of(role)["main"]["options"]["gb10_plan"]["required"] is True, role
 
 
-def calls(data: Any) -> Iterator[tuple[str, str, frozenset[str]]]:
-    """Yield (role, entry point, names of the passed variables) of each include_role without validation."""
-    if isinstance(data, list):
-        for item in data:
-            yield from calls(item)
-    elif isinstance(data, dict):
-        for key, value in data.items():
-            if _CALL.fullmatch(key) and value.get("rolespec_validate") is False:
-                yield value["name"].removeprefix("gb10.cluster."), value["tasks_from"], frozenset(data.get("vars", {}))
-            yield from calls(value)
-
-
 def test_a_call_that_is_not_validated_passes_the_declared_inputs() -> None:
     """At run time, validation of internal calls would cost a task each."""
     declared = {role: specs_of(role) for role in ROLES}
-    for role, entry, given in calls([load_yaml(read(path)) for path in files("roles/*/tasks/*.yml")]):
-        options = declared[role][entry]["options"]
+    found = [
+        (task[name], task.get("vars", {}))
+        for _path, task in tasks()
+        for name in ("ansible.builtin.include_role", "ansible.builtin.import_role")
+        if task.get(name, {}).get("rolespec_validate") is False
+    ]
+    assert len(found) > 20
+    for call, given in found:
+        role = call["name"].removeprefix("gb10.cluster.")
+        options = declared[role][call["tasks_from"]]["options"]
         required = {name for name, option in options.items() if option.get("required")}
         passed = {name for name in given if not name.startswith("_")}
-        assert required <= passed <= set(options), f"{role}: {entry}"
-
-
-def set_names(data: Any) -> Iterator[str]:
-    """Yield the names of all variables that tasks register or set."""
-    if isinstance(data, list):
-        for item in data:
-            yield from set_names(item)
-    elif isinstance(data, dict):
-        if "register" in data:
-            yield data["register"]
-        yield from data.get("ansible.builtin.set_fact", {})
-        for value in data.values():
-            yield from set_names(value)
+        assert required <= passed <= set(options), f"{role}: {call['tasks_from']}"
 
 
 def test_the_planner_knows_the_public_facts_of_roles() -> None:
     """Otherwise a second plan of a run would report them as misspelled variables."""
-    found = {
+    every = {
         name
-        for path in files("roles/*/tasks/*.yml")
-        for name in set_names(load_yaml(read(path)))
-        if not name.startswith("_")
+        for _path, task in tasks()
+        for name in [task.get("register", "_"), *task.get("ansible.builtin.set_fact", {})]
     }
+    found = {name for name in every if not name.startswith("_")}
     # The planner does not know the variables of these roles.
     assert {name for name in found if not name.startswith(("discover_", "verify_"))} == set(checks.FACTS)
 
@@ -145,14 +131,6 @@ def test_site_runs_each_role_once_in_order_and_by_its_tag() -> None:
     ]
 
 
-def tasks(data: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the tasks of a file, also those in blocks."""
-    for task in data or ():
-        yield task
-        for part in ("block", "rescue", "always"):
-            yield from tasks(task.get(part))
-
-
 def handles_a_secret(task: Mapping[str, Any]) -> bool:
     """Return whether a task generates, reads or writes a token or a key."""
     read_from, written = task.get("ansible.builtin.slurp", {}), task.get("ansible.builtin.copy", {})
@@ -162,7 +140,7 @@ def handles_a_secret(task: Mapping[str, Any]) -> bool:
 
 @pytest.mark.parametrize("path", files("roles/*/tasks/*.yml"))
 def test_a_task_that_handles_a_secret_shows_nothing(path: str) -> None:
-    found = [task for task in tasks(load_yaml(read(path))) if handles_a_secret(task)]
+    found = [task for _path, task in tasks(path) if handles_a_secret(task)]
     assert [task["name"] for task in found if task.get("no_log") is not True] == []
     assert len(found) >= 3 or not path.endswith("/token.yml"), "the search finds nothing any more"
 
@@ -170,8 +148,7 @@ def test_a_task_that_handles_a_secret_shows_nothing(path: str) -> None:
 def test_no_request_to_a_node_goes_through_the_proxy_of_downloads() -> None:
     found = [
         (path, module["url"], module.get("use_proxy"))
-        for path in files("roles/*/tasks/*.yml")
-        for task in tasks(load_yaml(read(path)))
+        for path, task in tasks()
         for name in ("ansible.builtin.uri", "ansible.builtin.get_url")
         if (module := task.get(name)) and module["url"].startswith("http://")
     ]
@@ -193,10 +170,7 @@ def test_a_play_takes_the_variables_of_downloads_without_a_secret() -> None:
 def test_an_archive_brings_no_owners_and_modes() -> None:
     """Until a mode is set at the end, others could open a file of mode 0666, which stays writable for them."""
     unpacked = [
-        (path, task["ansible.builtin.unarchive"])
-        for path in files("roles/*/tasks/*.yml")
-        for task in tasks(load_yaml(read(path)))
-        if "ansible.builtin.unarchive" in task
+        (path, task["ansible.builtin.unarchive"]) for path, task in tasks() if "ansible.builtin.unarchive" in task
     ]
     assert len(unpacked) == 5
     for path, options in unpacked:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import cluster_nodes
 import pytest
-from cluster_nodes import cluster_plan, spark
+from cluster_nodes import pair
 from rendered_units import units as units_of
 from repository import ROOT, read
 from typed_plans import typed, typed_node
@@ -51,11 +52,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 def planned(name: str) -> list[dict[str, Any]]:
     """Return the plan of a variant, once for each node."""
-    nodes = [
-        spark(number, group, gb10_extra_env=ATTACK, **VARIANTS[name]) for number, group in ((1, "head"), (2, "worker"))
-    ]
-    plan, problems = cluster_plan([{**node, "secrets": {"names": SECRETS, "problems": []}} for node in nodes])
-    assert problems == []
+    nodes = pair(gb10_extra_env=ATTACK, **VARIANTS[name])
+    plan = cluster_nodes.planned([{**node, "secrets": {"names": SECRETS, "problems": []}} for node in nodes])
     plan["api_tls"] = {"digest": "0", "until": "2030-01-01"}
     return [{**plan, "node": node} for node in plan["nodes"]]
 

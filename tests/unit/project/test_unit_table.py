@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cluster_nodes import cluster_plan, spark
+from cluster_nodes import node_plan, pair, planned
 from rendered_units import units
 from repository import ROOT, read
 
@@ -30,9 +30,7 @@ def test_each_unit_of_the_product_has_a_row() -> None:
 
 
 def test_the_user_and_the_capabilities_are_those_of_the_units() -> None:
-    plan, problems = cluster_plan([spark(1, "head"), spark(2, "worker")])
-    assert problems == []
-    texts = units({**plan, "node": plan["nodes"][0]})
+    texts = units(node_plan(planned(pair()), "spark1"))
     texts |= {"gb10-metrics": monitoring_plan._collector()}
     table = rows()
     for unit, lines in texts.items():

@@ -7,8 +7,9 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
+import cluster_nodes
 import pytest
-from cluster_nodes import cluster_plan, spark
+from cluster_nodes import node_plan, sparks
 from rendered_units import units as units_of
 
 CASES = list(itertools.product(("native", "container"), ("ray", "mp"), (True, False)))
@@ -17,11 +18,8 @@ UNITS = ("gb10-ray", "gb10-vllm")
 
 def planned(runtime: str, executor: str, key: bool) -> dict[str, Any]:
     image = {"gb10_container_image": "sha256:" + "1" * 64} if runtime == "container" else {}
-    result, problems = cluster_plan(
-        [spark(1, "head", gb10_runtime=runtime, gb10_distributed_executor_backend=executor, **image)]
-    )
-    assert problems == []
-    return {**result, "node": result["nodes"][0], "api_key": key}
+    nodes = sparks(1, gb10_runtime=runtime, gb10_distributed_executor_backend=executor, **image)
+    return {**node_plan(cluster_nodes.planned(nodes), "spark1"), "api_key": key}
 
 
 @pytest.fixture(scope="module")
