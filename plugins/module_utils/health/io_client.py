@@ -20,7 +20,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_command, io_local
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_local import Secret
-from ansible_collections.gb10.cluster.plugins.module_utils.health import probe
+from ansible_collections.gb10.cluster.plugins.module_utils.health import metrics, probe
 
 _HEALTH_SECONDS = 5
 #: Maximum bytes read of an answer. The metrics of a busy server are about 100 KB.
@@ -37,7 +37,6 @@ READY = "Application startup complete"
 _JOURNAL = ("journalctl", "--no-pager", "--output=json", "--all", "--output-fields=MESSAGE")
 #: Seconds, and bytes: 500 lines have less than 1 MB.
 _JOURNAL_SECONDS, _MOST_JOURNAL = 10, 16 << 20
-_TOKENS = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total")
 
 
 class _Named(ssl.SSLContext):
@@ -202,8 +201,9 @@ def _probe(server: Server, model: str, timeout: float, secret: Secret | None) ->
 def tokens(server: Server) -> float | None:
     """Return the number of tokens that the engine has read and generated so far, None without readable metrics."""
     status, text = _ask(server, "/metrics", _HEALTH_SECONDS)
-    found = probe.sums(text, _TOKENS) if status == 200 else {}
-    return sum(found.values()) if found else None
+    found = metrics.read(text) if status == 200 else {}
+    counts = [found[name] for name in ("generated", "read") if name in found]
+    return sum(counts) if counts else None
 
 
 def journal(run: Run, matches: Sequence[str], lines: int) -> list[tuple[float, str]]:

@@ -16,7 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command imp
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_local import Secret
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as fabric_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, io_smoke, probe, smoke
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, io_smoke, metrics, probe, smoke
 from ansible_collections.gb10.cluster.plugins.module_utils.health import status as health_status
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
@@ -37,7 +37,7 @@ _MOST_GATE = 2000
 #: Maximum characters of the reason of an alarm.
 _MOST_ALARM = 500
 _SECONDS = 5
-#: A rate, and the counter of status.metrics() that it is measured with.
+#: A rate, and the counter of metrics.read() that it is measured with.
 _RATES = {"tokens_per_second": "generated", "requests_per_second": "finished"}
 
 
@@ -249,9 +249,9 @@ def _answer(server: Server, model: str, secret: Secret, timeout: float) -> str:
 
 
 def counters(server: Server) -> dict[str, float]:
-    """Return the values of status.metrics() now, {} if the server does not return them."""
+    """Return the values of metrics.read() now, {} if the server does not return them."""
     try:
-        return health_status.metrics(_get(server, "/metrics"))
+        return metrics.read(_get(server, "/metrics"))
     except OSError:
         return {}
 
@@ -276,7 +276,7 @@ def _open(server: Server) -> int:
     """Return the open requests: the engine's, or the guard's, which knows a request before the engine does."""
     try:
         with server.open("/metrics", _SECONDS) as answer:
-            found = health_status.metrics(io_client.body_of(answer))
+            found = metrics.read(io_client.body_of(answer))
             counted = answer.headers.get(api_io_guard.OPEN_REQUESTS, "")
     except OSError:
         return 0

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, spans
-from ansible_collections.gb10.cluster.plugins.module_utils.health import example, probe, symptoms
+from ansible_collections.gb10.cluster.plugins.module_utils.health import example, symptoms
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
@@ -28,30 +28,12 @@ GIB = 1 << 30
 _KINDS = {"embed": " (embeddings)", "rerank": " (reranker)"}
 #: Maximum characters of an image's name in the output.
 _MOST_IMAGE = 300
-#: The displayed metrics of vLLM, by their name in a status. Source: vLLM 0.32, v1/metrics/loggers.py.
-_METRICS: Mapping[str, str] = {
-    "generated": "vllm:generation_tokens_total",
-    "running": "vllm:num_requests_running",
-    "waiting": "vllm:num_requests_waiting",
-    "finished": "vllm:request_success_total",
-    "cache_queries": "vllm:prefix_cache_queries_total",
-    "cache_hits": "vllm:prefix_cache_hits_total",
-    # The metrics of speculative decoding are in v1/spec_decode/metrics.py.
-    "drafted": "vllm:spec_decode_num_draft_tokens_total",
-    "accepted": "vllm:spec_decode_num_accepted_tokens_total",
-}
 #: Below this share of accepted tokens, the status warns about a draft: users measured -54 % of speed at 0 to 1.4 %
 #: (docs/rules.md). The share, and the number of tokens that it needs, are estimates.
 _FEW_ACCEPTED, _DRAFTED = 0.1, 1000
 #: systemd's messages about a start, and about the order to stop.
 STARTING = re.compile(r"^Start(?:ed|ing) \S+\.service")
 STOPPING = re.compile(r"^Stopping \S+\.service")
-
-
-def metrics(text: str) -> dict[str, float]:
-    """Return the _METRICS of a /metrics page, each summed over engines; missing ones are left out."""
-    found = probe.sums(text, _METRICS.values())
-    return {name: found[metric] for name, metric in _METRICS.items() if metric in found}
 
 
 def ranks(processes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -41,20 +41,6 @@ vllm:generation_tokens_created{{engine="0",model_name="tiny"}} 1.795219871787122
 """
 
 
-def test_metrics() -> None:
-    expected = {
-        "generated": 50.0,
-        "running": 3.0,
-        "waiting": 1.0,
-        "cache_queries": 40.0,
-        "cache_hits": 30.0,
-        "drafted": 20.0,
-        "accepted": 15.0,
-    }
-    assert health_status.metrics(METRICS.format(generated=48.0)) == expected
-    assert health_status.metrics("") == {}
-
-
 def process(pid: int, name: str) -> dict[str, Any]:
     return {"pid": pid, "name": name, "bytes": GIB}
 
