@@ -177,23 +177,28 @@ def answers(server: Server, model: str, timeout: float, secret: Secret | None = 
     """
     before = tokens(server)
     try:
-        status, reported = _probe(server, model, timeout, secret)
+        _kind, status, reason = first_answer(server, model, timeout, secret)
     except io_local.StrangerError as error:
         return False, str(error)
-    if status == 200:
-        return True, ""
     if status == _SILENT and (after := tokens(server)) is not None and before is not None and after > before:
         return True, ""
-    silent = f"no answer within {timeout:g} s and no progress in other requests: {reported}"
-    return False, probe.reason(f"HTTP {status}: {reported[:500]}") if status > 0 else silent
+    if status > 0:
+        return not reason, reason
+    return False, f"no answer within {timeout:g} s and no progress in other requests: {reason}"
 
 
-def _probe(server: Server, model: str, timeout: float, secret: Secret | None) -> tuple[int, str]:
-    """Return status and body of the first request whose route the server has, else of the first request."""
+def first_answer(server: Server, model: str, timeout: float, secret: Secret | None) -> tuple[str, int, str]:
+    """Request one token, vector or score. Returns the kind of the model, the HTTP status, and the reason or "".
+
+    They are those of the first request whose route the server has, else of the first request. Without an answer, the
+    status is below 1. Raises SecretError, and OSError for the key's file.
+    """
     replies = []
-    for path, body in probe.requests(model).values():
-        replies.append(_ask(server, path, timeout, body, secret))
-        if replies[-1][0] not in probe.ABSENT:
+    for kind, (path, body) in probe.requests(model).items():
+        status, text = _ask(server, path, timeout, body, secret)
+        shown = probe.reason(f"HTTP {status}: {text[:500]}") if status > 0 else text
+        replies.append((kind, status, "" if status == 200 else shown))
+        if status not in probe.ABSENT:
             return replies[-1]
     return replies[0]
 
