@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from typed_plans import typed
-from verified_nodes import Facts, pair
+from verified_nodes import Facts, cluster, pair
 
 from ansible_collections.gb10.cluster.plugins.module_utils.field_report import (
     evidence,
@@ -92,7 +92,9 @@ def document(
 ) -> dict[str, Any]:
     own = {**dict.fromkeys(hosts.values(), redact.ADDRESS), **(names or {})}
     of_plan = typed(plan) if plan else None
-    return report.document(of_plan, nodes, records or {}, "2026-11-22", PUBLIC, own, model, [PROBLEM])
+    items = {node["name"]: node.pop("evidence", {}) for node in nodes}
+    read = cluster(nodes)
+    return report.document(of_plan, read, items, records or {}, "2026-11-22", PUBLIC, own, model, [PROBLEM])
 
 
 def planted(value: Any, key: str = "") -> Any:
@@ -204,8 +206,13 @@ def test_no_planted_text_is_in_the_report(
 
 def test_a_host_with_the_name_of_an_address_hides_no_part_of_others() -> None:
     """The name 192 made node1.168.178.99 of another host's address, which has the form of a problem's place."""
-    nodes = [{"name": "192.168.178.20", "facts": {"hostname": "192"}}, {"name": "7", "facts": {"hostname": "box.lan"}}]
-    found = report.known_names(None, nodes, {"192.168.178.20": redact.ADDRESS, "10.0.0.7": redact.ADDRESS}, "MODEL")
+    names = {"192.168.178.20": "192", "7": "box.lan"}
+    nodes = [
+        {"name": name, "head": False, "unreachable": "", "facts": {"hostname": host}} for name, host in names.items()
+    ]
+    found = report.known_names(
+        None, cluster(nodes).nodes, {"192.168.178.20": redact.ADDRESS, "10.0.0.7": redact.ADDRESS}, "MODEL"
+    )
     assert found == {"192.168.178.20": "node1", "10.0.0.7": "ADDRESS", "box.lan": "node2", "box": "node2"}
     assert redact.redacted("see 192.168.178.99", found, PUBLIC) == "see ADDRESS"
 

@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,6 +21,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, spans
 from ansible_collections.gb10.cluster.plugins.module_utils.health import example, io_client, io_status, probe
 from ansible_collections.gb10.cluster.plugins.module_utils.health import status as health_status
+from ansible_collections.gb10.cluster.plugins.module_utils.health.schema import Client, StatusNode
 from ansible_collections.gb10.cluster.plugins.module_utils.health.status import GIB
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
@@ -120,7 +122,10 @@ API = {
 }
 
 
-def node(name: str, **status: Any) -> dict[str, Any]:
+CLIENT = Client("http://192.168.1.11:8000/v1", "192.168.1.11", "nvidia", "/etc/gb10/api.key", "")
+
+
+def node(name: str, **status: Any) -> StatusNode:
     facts = {
         "services": [service("gb10-ray.service"), service("gb10-vllm.service", load="not-found")],
         "ranks": [process(812, "VLLM::Worker_TP")],
@@ -135,17 +140,11 @@ def node(name: str, **status: Any) -> dict[str, Any]:
         "error": {},
         "api": {},
     }
-    client = {
-        "address": "192.168.1.11",
-        "user": "nvidia",
-        "endpoint": "http://192.168.1.11:8000/v1",
-        "key_file": "/etc/gb10/api.key",
-        "ca_file": "",
-    }
-    return {"name": name, "head": bool(status.get("api")), **client, "unreachable": "", "status": {**facts, **status}}
+    head = bool(status.get("api"))
+    return StatusNode(name=name, head=head, unreachable="", facts={**facts, **status}, client=CLIENT)
 
 
-def screen(*nodes: dict[str, Any], wanted: str = "/srv/models/tiny") -> list[str]:
+def screen(*nodes: StatusNode, wanted: str = "/srv/models/tiny") -> list[str]:
     return health_status.lines(nodes, wanted)
 
 
@@ -188,13 +187,7 @@ def test_the_request_to_a_pooling_model(kind: str, word: str) -> None:
 
 
 def test_a_shell_reads_the_lines_of_the_request_as_one_command() -> None:
-    api = {
-        "endpoint": "https://spark.example.com:8000/v1",
-        "user": "",
-        "address": "spark1",
-        "key_file": "",
-        "ca_file": "/etc/a b.crt",
-    }
+    api = Client("https://spark.example.com:8000/v1", "spark1", "", "", "/etc/a b.crt")
     said = example.client(api, "a 'model' $HOME", "generate")
     printed = subprocess.run(
         ["sh", "-c", "\n".join(said).replace("curl", "printf '%s\n'", 1)], capture_output=True, text=True, check=True
@@ -206,9 +199,9 @@ def test_a_shell_reads_the_lines_of_the_request_as_one_command() -> None:
         "--json",
     ]
     assert json.loads(printed.splitlines()[4])["model"] == "a 'model' $HOME"
-    keyed = example.client({**api, "key_file": "/etc/gb10/api.key"}, "tiny", "generate")
+    keyed = example.client(replace(api, key_file="/etc/gb10/api.key"), "tiny", "generate")
     assert keyed[:2] == ["key: ssh -t spark1 sudo cat /etc/gb10/api.key", "read -r OPENAI_API_KEY  # paste the key"]
-    own = {**api, "key_file": "/etc/gb10/api.key", "identity": "/home/me/my key", "port": "2222"}
+    own = replace(api, key_file="/etc/gb10/api.key", identity="/home/me/my key", port="2222")
     assert example.client(own, "tiny", "generate")[0] == (
         "key: ssh -t -i '/home/me/my key' -p 2222 spark1 sudo cat /etc/gb10/api.key"
     )
@@ -247,19 +240,13 @@ def test_the_status_has_what_the_memory_guard_did(monkeypatch: pytest.MonkeyPatc
     assert stop["text"].startswith(f"the memory guard stopped the services: {stop['reason']}; cause: ")
 
 
-def absent(reason: str) -> dict[str, Any]:
-    return {
-        "name": "spark1",
-        "address": "192.168.1.12",
-        "user": "nvidia",
-        "head": False,
-        "unreachable": reason,
-        "status": {},
-    }
+def absent(name: str, reason: str, head: bool = False) -> StatusNode:
+    client = replace(CLIENT, address="192.168.1.12")
+    return StatusNode(name=name, head=head, unreachable=reason, facts={}, client=client)
 
 
 def test_what_is_wrong_is_on_the_screen() -> None:
-    gone = {**absent("Failed to connect\n via ssh: No route to host"), "name": "spark2"}
+    gone = absent("spark2", "Failed to connect\n via ssh: No route to host")
     wedged = {
         **API,
         "answers": False,
@@ -289,19 +276,19 @@ STOPPED = service("gb10-vllm.service", active="inactive", sub="dead", pid=None, 
 UNTRUSTED = {**API, "healthy": False, "reason": "certificate has expired"}
 
 
-def linked(*links: dict[str, Any]) -> list[dict[str, Any]]:
+def linked(*links: dict[str, Any]) -> list[StatusNode]:
     return [node("spark1", api=API, links=list(links))]
 
 
-def drafted(count: float, accepted: float) -> list[dict[str, Any]]:
+def drafted(count: float, accepted: float) -> list[StatusNode]:
     return [node("spark1", api={**API, "drafted": count, "accepted": accepted})]
 
 
-def watched(head: dict[str, Any], worker: dict[str, Any]) -> list[dict[str, Any]]:
+def watched(head: dict[str, Any], worker: dict[str, Any]) -> list[StatusNode]:
     return [node("spark1", api=API, watchdog=head), node("spark2", watchdog=worker)]
 
 
-def pair(key: str, first: Any, second: Any = "") -> list[dict[str, Any]]:
+def pair(key: str, first: Any, second: Any = "") -> list[StatusNode]:
     return [node("spark1", api=API, **{key: first}), node("spark2", **{key: second} if second else {})]
 
 
@@ -318,7 +305,7 @@ NEWER["compared"] = {"DGX OS": "7.6.0", "kernel": "6.17"}
 ENDED = {"pid": None, "active": "inactive", "sub": "dead", "enabled": False}
 OFF = [service(unit) | ENDED for unit in ("gb10-ray.service", "gb10-vllm.service")]
 #: State -> its nodes, and a line of the screen.
-STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
+STATES: dict[str, tuple[list[StatusNode], str]] = {
     "many accepted": (drafted(2000, 1420), "draft: 71% of 2000 tokens accepted"),
     "few accepted": (
         drafted(1000, 20),
@@ -392,14 +379,14 @@ STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
         "model: none is served at http://192.168.1.11:8000/v1, TLS error: certificate has expired",
     ),
     "an absent head": (
-        [{**absent("timed out"), "head": True}, node("spark2")],
+        [absent("spark1", "timed out", head=True), node("spark2")],
         "model: unknown, because spark1 cannot be read",
     ),
 }
 
 
 @pytest.mark.parametrize(("nodes", "line"), STATES.values(), ids=STATES)
-def test_a_state_has_its_line(nodes: list[dict[str, Any]], line: str) -> None:
+def test_a_state_has_its_line(nodes: list[StatusNode], line: str) -> None:
     assert line in screen(*nodes)
 
 
@@ -640,7 +627,7 @@ def test_only_all_services_that_ended_in_order_are_stopped_by_the_playbook() -> 
     for other in (failed, starts, [each | {"load": "not-found"} for each in OFF]):
         nodes = [node("spark1", services=other, watchdog=down), node("spark2", services=other, watchdog=down)]
         assert "stopped by" not in "\n".join(screen(*nodes))
-    away = node("spark2", services=OFF) | {"unreachable": "no route"}
+    away = replace(node("spark2", services=OFF), unreachable="no route")
     assert "stopped by" not in "\n".join(screen(node("spark1", services=OFF), away))
 
 

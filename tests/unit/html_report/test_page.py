@@ -16,6 +16,7 @@ from hypothesis import given as generate
 from hypothesis import strategies as st
 from repository import load_yaml, read
 from verified_nodes import NOW, Facts, healthy, pair
+from verified_nodes import cluster as verified
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import report as benchmark_report
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report import report
@@ -153,7 +154,7 @@ def page(
     quick: bool = False,
     **changes: Any,
 ) -> str:
-    values = report.page(nodes, groups, waivers or {}, records(**changes))
+    values = report.page(verified(nodes), groups, waivers or {}, records(**changes))
     return html_page.rendered({**values, "cluster": cluster, "quick": quick})
 
 
