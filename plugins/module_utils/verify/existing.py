@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -17,10 +16,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import RuleNode, Situation, View
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.environment import DIGEST
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import RECORDED, Cluster, VerifiedNode
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import RECORDED, Cluster, Detect, VerifiedNode
 
 RULES: dict[str, Check[View]] = {rule.id: rule for rule in lint.RULES}
-Detect = Callable[[Cluster], Iterable[Found]]
 
 
 def of_rule(name: str, topic: str, detect: Detect | None = None) -> Check[Cluster]:

@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, WARNING
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, WARNING, Found
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import schema as fabric_schema
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
 from ansible_collections.gb10.cluster.plugins.module_utils.health.schema import ReadNode
@@ -123,3 +123,12 @@ class Cluster:
             for address in addresses
             if ipaddress.IPv4Interface(address).network in own
         }
+
+
+#: What finds a check's findings.
+Detect = Callable[[Cluster], Iterable[Found]]
+
+
+def of_nodes(texts: Callable[[VerifiedNode], Iterable[str]]) -> Detect:
+    """Return a check of each read node by itself. ``texts``: its findings."""
+    return lambda cluster: ((node.name, text) for node in cluster.read for text in texts(node))
