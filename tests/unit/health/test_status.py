@@ -6,16 +6,16 @@ import json
 import os
 import shlex
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from run_module import program, run_module
+from small_server import serving
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, spans
@@ -440,46 +440,32 @@ def test_span(seconds: float, expected: str) -> None:
     assert spans.span(seconds) == expected
 
 
-class Handler(BaseHTTPRequestHandler):
+class Vllm:
     """A fake vLLM that generates 10 tokens between two requests."""
 
-    generated = 0.0
-    opened: ClassVar[list[str]] = []
-    models: ClassVar[Any] = {"data": [{"id": "tiny", "root": "/srv/models/tiny", "max_model_len": 4096}]}
+    def __init__(self) -> None:
+        self.page, self.generated, self.status = METRICS, 0.0, 200
+        self.opened, self.keys = list[str](), list[str | None]()
+        self.models: Any = {"data": [{"id": "tiny", "root": "/srv/models/tiny", "max_model_len": 4096}]}
 
-    def do_GET(self) -> None:
-        """Send health, metrics or models."""
-        type(self).generated += 10.0 * (self.path == "/metrics")
-        body = {"/metrics": METRICS.format(generated=self.generated), "/v1/models": json.dumps(self.models)}.get(
-            self.path, ""
-        )
-        self.reply(body)
-
-    def do_POST(self) -> None:
-        """Send a token."""
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.reply("{}")
-
-    def reply(self, body: str) -> None:
-        """Send the body."""
-        self.send_response(200)
-        if self.opened:
-            self.send_header(io_guard.OPEN_REQUESTS, self.opened.pop(0))
-        self.end_headers()
-        self.wfile.write(body.encode())
-
-    def log_message(self, *_arguments: Any) -> None:
-        """Log nothing."""
+    def answer(self, request: BaseHTTPRequestHandler) -> tuple[int, str, dict[str, str]]:
+        """Return health, metrics, models or a token."""
+        self.keys.append(request.headers["Authorization"])
+        self.generated += 10.0 * (request.path == "/metrics")
+        bodies = {"/metrics": self.page.format(generated=self.generated), "/v1/models": json.dumps(self.models)}
+        headers = {io_guard.OPEN_REQUESTS: self.opened.pop(0)} if self.opened else {}
+        return self.status, bodies.get(request.path, "{}"), headers
 
 
 @pytest.fixture
-def at() -> Iterator[io_client.Server]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield io_client.Server(f"http://127.0.0.1:{server.server_port}")
-        server.shutdown()
-        thread.join()
+def vllm() -> Vllm:
+    return Vllm()
+
+
+@pytest.fixture
+def at(vllm: Vllm) -> Iterator[io_client.Server]:
+    with serving(vllm.answer) as url:
+        yield io_client.Server(url)
 
 
 def test_a_server_is_watched_and_asked(at: io_client.Server) -> None:
@@ -504,14 +490,13 @@ def test_a_server_is_watched_and_asked(at: io_client.Server) -> None:
     }
 
 
-def test_the_drain_ends_with_the_last_request(at: io_client.Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_drain_ends_with_the_last_request(vllm: Vllm, at: io_client.Server) -> None:
     """The engine's own count is 4, until the page has none."""
-    monkeypatch.setattr(Handler, "opened", ["5", "1"])
+    vllm.opened = ["5", "1"]
     assert io_status.drained(at, 0)[0] == 5
-    monkeypatch.setitem(globals(), "METRICS", "vllm:num_requests_running 0\n")
-    monkeypatch.setattr(Handler, "opened", ["1", "0"])
+    vllm.page, vllm.opened = "vllm:num_requests_running 0\n", ["1", "0"]
     assert io_status.drained(at, 5, 0.01)[0] == 0
-    assert Handler.opened == []
+    assert vllm.opened == []
 
 
 def test_an_api_is_closed_for_some_time(tmp_path: Path) -> None:
@@ -530,26 +515,23 @@ def test_a_drain_closes_the_api_for_longer_than_it_waits(tmp_path: Path) -> None
 
 
 def test_the_key_goes_to_the_service_alone(
-    at: io_client.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    vllm: Vllm, at: io_client.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file, sent = tmp_path / "key", []
+    file, vllm.status = tmp_path / "key", 503
     file.write_text("5ec0e7\n", encoding="ascii")
-    monkeypatch.setattr(
-        Handler, "reply", lambda self, _body: sent.append(self.headers["Authorization"]) or self.send_error(503)
-    )
     monkeypatch.setattr(io_client, "health", lambda _server: (True, ""))
     facts = io_status.api(at, io_client.api_key(str(file)), 0, 5)
     assert facts["answers"] is False
     assert "instead of gb10-vllm.service, so the API's key was not sent" in facts["reason"]
-    assert set(sent) == {None}
+    assert set(vllm.keys) == {None}
     assert "5ec0e7" not in str(facts)
 
 
-def test_a_server_without_models(at: io_client.Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(Handler, "models", {"data": []})
+def test_a_server_without_models(vllm: Vllm, at: io_client.Server, tmp_path: Path) -> None:
+    vllm.models = {"data": []}
     facts = io_status.api(at, io_client.api_key(""), 0, 5)
     assert facts["answers"] is False and "lists no model" in facts["reason"]
-    monkeypatch.setattr(Handler, "models", {"data": [{"id": "x" * io_client.MOST}]})
+    vllm.models = {"data": [{"id": "x" * io_client.MOST}]}
     assert "lists no model" in io_status.api(at, io_client.api_key(""), 0, 5)["reason"]
     file = tmp_path / "key"
     file.write_text("two words\n", encoding="ascii")
