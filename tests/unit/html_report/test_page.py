@@ -496,12 +496,6 @@ def test_the_figures_of_the_golden_answers() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 9}', '{"format": 1e999}', " " * 2**21])
-def test_another_file_is_ignored(text: str) -> None:
-    shown = page(pair(), golden=text, matrix=text, benchmarks={"a/b.json": text})
-    assert shown.count(" is ignored: ") == 3 and f"{PASSED}</p>" in shown
-
-
 @pytest.mark.parametrize("runs", [None, [], 7])
 def test_a_benchmark_has_runs(runs: Any) -> None:
     text = page(pair(), benchmarks={"a/b.json": json.dumps(benchmark(runs=runs))})
