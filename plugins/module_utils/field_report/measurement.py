@@ -48,7 +48,7 @@ def refusal(plan: Plan, recorded: bool, runs: bool, api: Mapping[str, Any]) -> s
 
 
 def steps(runs: bool, nodes: int) -> list[str]:
-    """Return the steps as ROLE/TASKS. Those after the bandwidth return to the former state, and read the nodes first."""
+    """Return the steps as ROLE/TASKS. Those after the bandwidth read the nodes, and return to the former state."""
     stop = ["vllm_watchdog/stop", "vllm_serve/stop"]
     bandwidth = ["nccl_sm121_build/bandwidth"] if nodes > 1 else []
     end = ["vllm_watchdog/main"] if runs else stop
