@@ -16,7 +16,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import network
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
-from ansible_collections.gb10.cluster.plugins.module_utils.field_report import evidence, excerpt, failure, redact
+from ansible_collections.gb10.cluster.plugins.module_utils.field_report import excerpt, failure, redact
 from ansible_collections.gb10.cluster.plugins.module_utils.launch.choices import MESSAGES
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, drafts
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
@@ -108,7 +108,7 @@ def document(
         "benchmark": _record(records.get("benchmark", ""), _BENCHMARK),
     }
     # The limits come last: a part of a name would stay.
-    result: dict[str, Any] = evidence.bounded(redact.redacted(found, known, public))
+    result: dict[str, Any] = redact.bounded(redact.redacted(found, known, public))
     if left := [part for part in result if redact.redacted(result[part], known, public) != result[part]]:
         raise ValueError(f"the report would contain identifying text ({', '.join(left)}), so it was not written")
     return result

@@ -13,7 +13,6 @@ from typed_plans import typed
 from verified_nodes import Facts, cluster, pair
 
 from ansible_collections.gb10.cluster.plugins.module_utils.field_report import (
-    evidence,
     failure,
     io_words,
     measurement,
@@ -265,7 +264,7 @@ def test_parts_are_bounded() -> None:
     plan, nodes, hosts = site()
     nodes[0]["evidence"] = {"evidence": {"routes": ["dev " * 999] * 999}}
     (text, *more) = document(plan, nodes, hosts)["nodes"][0]["evidence"]["routes"]
-    assert (len(text) <= evidence.MOST_TEXT, len(more)) == (True, evidence.MOST_ENTRIES - 1)
+    assert (len(text) <= redact.MOST_TEXT, len(more)) == (True, redact.MOST_ENTRIES - 1)
 
 
 def test_findings_and_differences_name_the_nodes_by_number() -> None:
@@ -382,4 +381,10 @@ def test_a_measurement_ends_as_it_began() -> None:
     assert measurement.steps(True, 2)[-2:] == ["vllm_serve/main", "vllm_watchdog/main"]
     assert measurement.steps(False, 2)[-2:] == measurement.steps(False, 2)[:2] == stop
     assert "nccl_sm121_build/bandwidth" in measurement.steps(True, 2)
-    assert measurement.steps(True, 1) == [*stop, "gb10/main", "ray_cluster/main", "vllm_serve/main", "vllm_watchdog/main"]
+    assert measurement.steps(True, 1) == [
+        *stop,
+        "gb10/main",
+        "ray_cluster/main",
+        "vllm_serve/main",
+        "vllm_watchdog/main",
+    ]
