@@ -14,9 +14,10 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_da
 
 def client_example(api: Mapping[str, Any], model: str, kind: str) -> list[str]:
     """Return the command that shows the key, and a request, as text lines; see module_utils/health/example.py."""
-    from ansible_collections.gb10.cluster.plugins.module_utils.health import example
+    from ansible_collections.gb10.cluster.plugins.module_utils.health import example, schema
+    from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 
-    return example.client(plain_data(api), str(model), str(kind))
+    return example.client(load.load(schema.Client, plain_data(api), "api"), str(model), str(kind))
 
 
 class FilterModule:

@@ -95,21 +95,30 @@ ready_after:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as common_argument_spec
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_server, log, symptoms
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_status
 
 
 def main() -> None:
     """Read the service, its API and its log."""
     module = AnsibleModule(
-        argument_spec=io_server.ARGUMENTS,
+        argument_spec={
+            "name": {"type": "str", "default": "gb10-vllm.service"},
+            "url": {"type": "str", "required": True},
+            "model": {"type": "str", "default": ""},
+            "timeout": {"type": "int", "default": 60},
+            "key_file": {"type": "path", "default": "", "no_log": False},
+            "invocation": {"type": "str", "default": ""},
+            **common_argument_spec.API,
+        },
         supports_check_mode=True,
     )
     try:
-        found, lines = io_server.read(runner(module), module.params)
+        found = io_status.served(runner(module), module.params)
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=False, **found, progress=log.progress(lines), cause=symptoms.explain(lines))
+    module.exit_json(changed=False, **found)
 
 
 if __name__ == "__main__":

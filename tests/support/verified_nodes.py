@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import NETPLAN_FILE, SPARK_PORTS
+from ansible_collections.gb10.cluster.plugins.module_utils.verify import report
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, Cluster, VerifiedNode
 
 GIB = 1 << 30
 NOW = 1_795_383_000.0
@@ -422,3 +425,16 @@ def plant(nodes: list[Facts], changes: Facts) -> list[Facts]:
             else:
                 place[last] = copy.deepcopy(value)
     return nodes
+
+
+def cluster(nodes: Sequence[Facts]) -> Cluster:
+    """Return nodes, such as those of pair(), as the checks see them."""
+    return Cluster([VerifiedNode(**node) for node in nodes])
+
+
+def findings(nodes: Sequence[Facts], groups: Sequence[str] = GROUPS) -> dict[str, list[str]]:
+    """Return {ID: the findings as "node: text"}."""
+    found: dict[str, list[str]] = {}
+    for finding in report.findings(cluster(nodes), groups, {}):
+        found.setdefault(finding.check.id, []).append(f"{finding.place}: {finding.found}")
+    return found

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
-from ansible_collections.gb10.cluster.plugins.module_utils.field_report import evidence, redact
+from ansible_collections.gb10.cluster.plugins.module_utils.field_report import redact
 
 FILE = "last_failures.json"
 #: Bounds: characters of the file, playbooks, failures of a run, hosts and lines of a failure.
@@ -33,7 +33,7 @@ def recorded(text: str, playbook: str, date: str, failures: Iterable[Failure], p
     own = [
         {
             "hosts": hosts[:_HOSTS],
-            **evidence.bounded(redact.redacted({"task": task, "lines": lines[:_LINES]}, {}, public)),
+            **redact.bounded(redact.redacted({"task": task, "lines": lines[:_LINES]}, {}, public)),
         }
         for hosts, task, lines in list(failures)[:_FAILURES]
     ]

@@ -24,7 +24,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.owners import NETPLAN_FOLDERS
-from ansible_collections.gb10.cluster.plugins.module_utils.field_report import evidence, excerpt
+from ansible_collections.gb10.cluster.plugins.module_utils.field_report import excerpt, redact
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import io_records
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import report as flight_recorder_report
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_toolkit
@@ -76,6 +76,7 @@ def read(run: Run, install_dir: str) -> dict[str, Any]:
 
     Each item is read alone: a failed one is None, with its reason in ``unread``.
     """
+    programs = [*_PROGRAMS, f"{install_dir}/runtime/current/bin/ninja"]
     readers: dict[str, Callable[[], Any]] = {
         **{item: partial(_file_lines, files, kept) for item, (files, kept) in _FILES.items()},
         **{item: partial(_output, run, command.split(), kept) for item, (command, kept) in _COMMANDS.items()},
@@ -86,7 +87,7 @@ def read(run: Run, install_dir: str) -> dict[str, Any]:
             **io_toolkit.facts(run),
             "places": list(map(os.path.realpath, glob.glob("/usr/local/cuda*"))),
         },
-        "programs": lambda: list(_programs([*_PROGRAMS, f"{install_dir}/runtime/current/bin/ninja"])),
+        "programs": lambda: [f"{name} {shutil.which(name) or 'not found'}" for name in programs],
         "package_lists": _package_lists,
         "logs": lambda: list(_logs(run)),
         "flight_records": lambda: list(_flight_records()),
@@ -95,10 +96,10 @@ def read(run: Run, install_dir: str) -> dict[str, Any]:
     unread: dict[str, str] = {}
     for item, reader in readers.items():
         try:
-            found[item] = evidence.bounded(reader())
+            found[item] = redact.bounded(reader())
         # Any error must leave the other items.
         except Exception as error:  # noqa: BLE001
-            unread[item] = evidence.bounded(str(error) or type(error).__name__)
+            unread[item] = redact.bounded(str(error) or type(error).__name__)
     return {"evidence": found, "unread": unread}
 
 
@@ -129,10 +130,6 @@ def _accepted(run: Run) -> str:
     # Not the folder of the service user: root writes into it.
     with tempfile.TemporaryDirectory(prefix="gb10-report-") as scratch:
         return io_netplan.refusal(run, {}, [], scratch) or "yes"
-
-
-def _programs(names: Iterable[str]) -> Iterator[str]:
-    yield from (f"{name} {shutil.which(name) or 'not found'}" for name in names)
 
 
 def _package_lists() -> str:

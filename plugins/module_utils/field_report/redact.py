@@ -72,6 +72,8 @@ _TYPED = re.compile(
 #: The digits of a card or an account, in groups.
 _GROUPS = re.compile(r"\b\d{4}(?:[\s,/+-]{1,2}\d{4}){2,4}\b|\b\d{8}\s\d{8}\b|\b\d{4}\s\d{6}\s\d{5}\b")
 _MOST_NUMBER = 10**15
+#: Bounds of plain data: entries of a list, and characters of a text.
+MOST_ENTRIES, MOST_TEXT = 500, 600
 Words = Collection[str]
 
 
@@ -163,3 +165,19 @@ def _path(path: str, public: Words) -> str:
     folder = next((each for each in [path, *_folders(path)] if each.rstrip("/").casefold() in public), "")
     shown = path if folder == path else f"{folder}/{PATH}" if folder else PATH
     return f"{shown}{colon}{_word(place, public)}" if colon else shown
+
+
+def bounded(value: Any) -> Any:
+    """Return plain data within the limits. Control characters become spaces."""
+    if isinstance(value, str):
+        return _cut(" ".join("".join(char if char.isprintable() else " " for char in value).split()))
+    if isinstance(value, Mapping):
+        return {_cut(str(key)): bounded(each) for key, each in list(value.items())[:MOST_ENTRIES]}
+    if isinstance(value, list | tuple):
+        return [bounded(each) for each in value[:MOST_ENTRIES]]
+    return value if value is None or isinstance(value, bool | int | float) else _cut(str(value))
+
+
+def _cut(text: str) -> str:
+    """Return the begin of a text, in whole words: a part of a key has another form."""
+    return text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 4].rpartition(' ')[0]} ..."

@@ -16,13 +16,13 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import network
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
-from ansible_collections.gb10.cluster.plugins.module_utils.field_report import evidence, excerpt, failure, redact
+from ansible_collections.gb10.cluster.plugins.module_utils.field_report import excerpt, failure, redact
 from ansible_collections.gb10.cluster.plugins.module_utils.launch.choices import MESSAGES
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, drafts
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verify_report
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, Cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, Cluster, VerifiedNode
 
 FORMAT = 5
 _MOST = 1024**2
@@ -75,7 +75,8 @@ _COMMON = frozenset("gb10 root nvidia ubuntu nobody localhost vllm ray docker he
 
 def document(
     plan: Plan | None,
-    nodes: Sequence[Mapping[str, Any]],
+    cluster: Cluster,
+    own: Mapping[str, Mapping[str, Any]],
     records: Mapping[str, str],
     date: str,
     public: redact.Words,
@@ -83,15 +84,16 @@ def document(
     model: str,
     problems: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Return the report. ``plan``: None without one. ``nodes``: in their order, as for verify.report.report, with the
-    ``evidence`` of each. ``records``: the texts of the newest benchmark, the last golden result, NCCL's bandwidth and
-    the last failures, by these words. ``date``: the day. ``public``: of io_words.public(). ``names``: the inventory's
-    own names and their replacements. ``model``: that of the inventory. ``problems``: the failed tasks {task, text}.
+    """Return the report. ``plan``: None without one. ``own``: the result {evidence, unread} of each node.
+
+    ``records``: the texts of the newest benchmark, the last golden result, NCCL's bandwidth and the last failures, by
+    these words. ``date``: the day. ``public``: of io_words.public(). ``names``: the inventory's own names and their
+    replacements. ``model``: that of the inventory. ``problems``: the failed tasks {task, text}.
 
     Raises ValueError if identifying text is left.
     """
     shown = model_name(plan, model)
-    known = known_names(plan, nodes, {**names, **({} if model in catalog.known() else {model: shown})}, shown)
+    known = known_names(plan, cluster.nodes, {**names, **({} if model in catalog.known() else {model: shown})}, shown)
     found = {
         "format": FORMAT,
         "date": date,
@@ -99,31 +101,29 @@ def document(
         "plan": taken(plan.facts(), _PLAN) if plan else None,
         "bandwidth": network.figures([], records.get("bandwidth", ""))["bandwidth"],
         "problems": [{"task": each["task"], "lines": str(each["text"]).splitlines()} for each in problems],
-        "failures": failure.of_nodes(records.get("failures", ""), [node["name"] for node in nodes]),
-        "nodes": [_node(node) for node in nodes],
-        "verification": _verification(
-            verify_report.cluster([{key: node[key] for key in node if key != "evidence"} for node in nodes])
-        ),
+        "failures": failure.of_nodes(records.get("failures", ""), [node.name for node in cluster.nodes]),
+        "nodes": [_node(node, own.get(node.name, {})) for node in cluster.nodes],
+        "verification": _verification(cluster),
         "golden": _record(records.get("golden", ""), _GOLDEN),
         "benchmark": _record(records.get("benchmark", ""), _BENCHMARK),
     }
     # The limits come last: a part of a name would stay.
-    result: dict[str, Any] = evidence.bounded(redact.redacted(found, known, public))
+    result: dict[str, Any] = redact.bounded(redact.redacted(found, known, public))
     if left := [part for part in result if redact.redacted(result[part], known, public) != result[part]]:
         raise ValueError(f"the report would contain identifying text ({', '.join(left)}), so it was not written")
     return result
 
 
 def known_names(
-    plan: Plan | None, nodes: Sequence[Mapping[str, Any]], names: Mapping[str, str], model: str
+    plan: Plan | None, nodes: Sequence[VerifiedNode], names: Mapping[str, str], model: str
 ) -> dict[str, str]:
     """Return the site's own names and their replacements. ``model``: the shown name of the model."""
     known = {**names, **({plan.model: model, plan.served_model_name: model, plan.user: "USER"} if plan else {})}
     rails = {each.name: [rail.address for rail in each.rails] for each in (plan.nodes if plan else ())}
     for number, node in enumerate(nodes, 1):
-        of_node = (node["name"], node["facts"].get("hostname") or "")
+        of_node = (node.name, node.facts.get("hostname") or "")
         forms = {form for name in of_node for form in (name, name.partition(".")[0]) if not form.isdigit()}
-        known |= dict.fromkeys([*forms, *rails.get(node["name"], ())], f"node{number}")
+        known |= dict.fromkeys([*forms, *rails.get(node.name, ())], f"node{number}")
     return {name: new for name, new in known.items() if name and name.lower() not in _COMMON and name != new}
 
 
@@ -150,16 +150,16 @@ def taken(value: Any, shape: Shape | None) -> Any:
     return {key: taken(value.get(key), part) for key, part in parts.items()}
 
 
-def _node(node: Mapping[str, Any]) -> dict[str, Any]:
+def _node(node: VerifiedNode, own: Mapping[str, Any]) -> dict[str, Any]:
     """Return the known values of a node. Unknown ones are None or empty."""
-    facts, own = node["facts"], node.get("evidence") or {}
+    facts = node.facts
     physical = {name: each for name, each in (facts.get("interfaces") or {}).items() if each.get("kind") == "physical"}
     return {
-        "head": node["head"],
-        "unreachable": node["unreachable"],
+        "head": node.head,
+        "unreachable": node.unreachable,
         "unread": {"facts": facts.get("unread"), "evidence": own.get("unread")},
         "facts": taken({**facts, "interfaces": physical}, _FACTS),
-        "gpu_probe": node.get("probe"),
+        "gpu_probe": node.probe,
         "error": excerpt.known([(facts.get("error") or {}).get("text", "")]),
         "evidence": own.get("evidence"),
     }

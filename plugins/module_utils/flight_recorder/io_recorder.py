@@ -21,6 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from ipaddress import IPv4Interface
 from typing import Any
 
@@ -134,7 +135,7 @@ class Records:
         if not self._path:
             return
         with open(self._path, "a", encoding="utf-8") as file:
-            file.write(record.appended(entry))
+            file.write(record.line(asdict(entry)))
             file.flush()
             os.fsync(file.fileno())
 
@@ -170,7 +171,7 @@ class Ring:
     def write(self, kind: str, sample: Sample | None) -> None:
         """Write a slot."""
         self._number += 1
-        plain = schema.plain(sample) if sample else None
+        plain = asdict(sample) if sample else None
         data = ring.slot(self._number, self._boot, kind, round(time.time(), 3), plain, self._pending[-_KMSG_RECORDS:])
         self._pending, self._written = [], time.monotonic()
         try:

@@ -26,7 +26,8 @@ def read(since: float, folder: str = paths.RECORDER_STATE) -> list[tuple[str, Re
         return []
     place = io_beneath.Folder(folder)
     with place.place() as opened:
-        times = {name: os.stat(name, dir_fd=opened, follow_symlinks=False).st_mtime for name in _names(opened)}
+        names = filter(record.is_name, os.listdir(opened))
+        times = {name: os.stat(name, dir_fd=opened, follow_symlinks=False).st_mtime for name in names}
     found = []
     for name in sorted((each for each, when in times.items() if when >= since), key=times.__getitem__)[-_MOST:]:
         try:
@@ -35,10 +36,6 @@ def read(since: float, folder: str = paths.RECORDER_STATE) -> list[tuple[str, Re
         except (ValueError, io_beneath.OutsideError):
             continue
     return found
-
-
-def _names(folder: int) -> list[str]:
-    return [name for name in os.listdir(folder) if record.is_name(name)]
 
 
 def status(now: float, folder: str = paths.RECORDER_STATE, live: str = paths.RECORDER_SAMPLE) -> list[str]:

@@ -31,8 +31,7 @@ class Message:
     """A message. ``session``: of the sender's process; ``number`` grows within it.
 
     ``nonce``: the receiver's, "" before its first reply. ``addresses``: the sender's outside of the fabric; the
-    receiver distinguishes a pulled cable from a silent host by them. ``dropped``: the number of lines that were too
-    many.
+    receiver distinguishes a pulled cable from a silent host by them.
     """
 
     kind: str
@@ -43,7 +42,6 @@ class Message:
     nonce: str = ""
     sample: Sample | None = None
     lines: tuple[str, ...] = ()
-    dropped: int = 0
     addresses: tuple[str, ...] = ()
 
 

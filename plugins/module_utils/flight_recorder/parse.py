@@ -6,27 +6,12 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Mapping
+from dataclasses import fields
 
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.schema import Engine
+from ansible_collections.gb10.cluster.plugins.module_utils.health import metrics
 
-#: Field of Engine -> vLLM's metrics, the present name first. Source: vLLM 0.18 to 0.33, v1/metrics/loggers.py and
-#: v1/spec_decode/metrics.py.
-_METRICS: Mapping[str, str] = {
-    "vllm:num_requests_running": "running",
-    "vllm:num_requests_waiting": "waiting",
-    "vllm:generation_tokens_total": "generated",
-    "vllm:prompt_tokens_total": "read",
-    "vllm:kv_cache_usage_perc": "kv_cache",
-    "vllm:prefix_cache_hits_total": "cache_hits",
-    "vllm:prefix_cache_queries_total": "cache_queries",
-    "vllm:spec_decode_num_accepted_tokens_total": "accepted",
-    "vllm:spec_decode_num_draft_tokens_total": "drafted",
-}
-_WANTED = tuple(_METRICS)
-_LINE = re.compile(r"([a-z_:]+)(?:\{[^}]*\})? +([0-9.eE+-]{1,40})", re.ASCII)
 #: Priority and facility, sequence number, microseconds since boot, flags; then the text. Source: the kernel's dev-kmsg.
 _RECORD = re.compile(r"(\d{1,6}),\d{1,19},(\d{1,19}),[^;]*;([^\n]*)", re.ASCII)
 _PRESSURE = re.compile(r"^some avg10=(\d{1,3}(?:\.\d{1,4})?) ", re.MULTILINE | re.ASCII)
@@ -36,25 +21,11 @@ _COUNT = re.compile(r"\s*(\d{1,19})\s*", re.ASCII)
 RDMA_WORD = 4
 
 
-def engine(text: str) -> Engine | None:
+def engine(page: str) -> Engine | None:
     """Return the engine's values on a /metrics page, None without any."""
-    found: dict[str, list[float]] = {}
-    for line in text.splitlines():
-        if line.startswith(_WANTED) and (match := _LINE.fullmatch(line)) and (name := _METRICS.get(match[1])):
-            found.setdefault(name, []).append(_finite(match[2]))
-    # Two numbers can have a sum that is none.
-    sums = {name: total if math.isfinite(total := sum(values)) else 0.0 for name, values in found.items()}
-    if "kv_cache" in sums:
-        sums["kv_cache"] /= len(found["kv_cache"])
-    return Engine(**sums) if found else None
-
-
-def _finite(digits: str) -> float:
-    try:
-        value = float(digits)
-    except ValueError:
-        return 0.0
-    return value if math.isfinite(value) else 0.0
+    found = metrics.read(page)
+    known = {each.name: found[each.name] for each in fields(Engine) if each.name in found}
+    return Engine(**known) if known else None
 
 
 def memory(meminfo: str) -> tuple[int | None, int | None, int | None]:

@@ -94,15 +94,11 @@ def surplus(names: Iterable[str], node: str) -> list[str]:
 def text(node: str, recorder: str, silent: float, found: str, entries: Iterable[Entry]) -> str:
     """Return the content of a record."""
     head = {"kind": HEADER, "node": node, "recorder": recorder, "silent": silent, "verdict": found}
-    return "".join(map(_line, [head, *map(asdict, entries)]))
+    return "".join(map(line, [head, *map(asdict, entries)]))
 
 
-def appended(entry: Entry) -> str:
-    """Return the line of a later entry."""
-    return _line(asdict(entry))
-
-
-def _line(value: Mapping[str, Any]) -> str:
+def line(value: Mapping[str, Any]) -> str:
+    """Return a line: the header, or an entry as plain data."""
     return json.dumps(value, separators=(",", ":")) + "\n"
 
 
@@ -115,9 +111,9 @@ def parse(content: str) -> Record:
         raise ValueError("it does not begin with the header of a record")
     lines: dict[str, list[str]] = {messages.KERNEL: [], NETCONSOLE: []}
     samples, returned = [], None
-    for line in rest.splitlines():
+    for each in rest.splitlines():
         try:
-            entry = bounded_json.load(line, 4 * schema.MOST)
+            entry = bounded_json.load(each, 4 * schema.MOST)
             kind, when, said = str(entry["kind"]), float(entry["time"]), str(entry["text"])
             if not 0 <= when < _MOST_TIME:
                 continue

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.node.gpu import Gpu
@@ -83,14 +82,9 @@ class Sample:
     engine: Engine | None = None
 
 
-def plain(sample: Sample) -> dict[str, Any]:
-    """Return a sample as JSON types."""
-    return asdict(sample)
-
-
 def dump(sample: Sample) -> bytes:
     """Return a sample as JSON."""
-    return json.dumps(plain(sample), separators=(",", ":")).encode()
+    return json.dumps(asdict(sample), separators=(",", ":")).encode()
 
 
 def parse(data: bytes) -> Sample:
@@ -111,7 +105,7 @@ def checked(sample: Sample) -> Sample:
     if max(len(sample.gpus), len(sample.rails)) > _MOST_ENTRIES:
         raise ValueError(f"a sample has more than {_MOST_ENTRIES} GPUs or rails")
     # A terminal shows them.
-    if wrong := [text for text in _texts(plain(sample)) if len(text) > _MOST_NAME or not text.isprintable()]:
+    if wrong := [text for text in _texts(asdict(sample)) if len(text) > _MOST_NAME or not text.isprintable()]:
         raise ValueError(f"a sample has the name {wrong[0]!r}")
     return sample
 

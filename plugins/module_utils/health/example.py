@@ -8,27 +8,21 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
-from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import shell
 from ansible_collections.gb10.cluster.plugins.module_utils.health import probe
+from ansible_collections.gb10.cluster.plugins.module_utils.health.schema import Client
 
-#: Options of ssh by the name of their value.
-_SSH = {"identity": "-i", "port": "-p"}
 _CHAT = ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}]})
 
 
-def client(api: Mapping[str, Any], model: str, kind: str) -> list[str]:
-    """Return the lines with the command that shows the key, and a request to a model of this kind.
-
-    ``api``: {endpoint, address, user, port, identity, key_file, ca_file}: the URL for clients, the head's address,
-    login user, port and own key file of ssh, and its files with the API's key and the CA, "" without them.
-    """
-    login = f"{api['user']}@{api['address']}" if api["user"] else api["address"]
-    options = "".join(f" {word} {shlex.quote(api[name])}" for name, word in _SSH.items() if api.get(name))
-    key = [f"key: ssh -t{options} {login} sudo cat {api['key_file']}"] if api["key_file"] else []
-    return [*key, *request(api["endpoint"], model, kind, bool(key), api["ca_file"])]
+def client(api: Client, model: str, kind: str) -> list[str]:
+    """Return the lines with the command that shows the key, and a request to a model of this kind."""
+    login = f"{api.user}@{api.address}" if api.user else api.address
+    given = {"-i": api.identity, "-p": api.port}
+    options = "".join(f" {option} {shlex.quote(value)}" for option, value in given.items() if value)
+    key = [f"key: ssh -t{options} {login} sudo cat {api.key_file}"] if api.key_file else []
+    return [*key, *request(api.endpoint, model, kind, bool(key), api.ca_file)]
 
 
 def request(endpoint: str, model: str, kind: str, keyed: bool, ca_file: str = "") -> list[str]:

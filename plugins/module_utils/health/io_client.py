@@ -20,7 +20,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_command, io_local
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_local import Secret
-from ansible_collections.gb10.cluster.plugins.module_utils.health import probe
+from ansible_collections.gb10.cluster.plugins.module_utils.health import metrics, probe
 
 _HEALTH_SECONDS = 5
 #: Maximum bytes read of an answer. The metrics of a busy server are about 100 KB.
@@ -37,7 +37,6 @@ READY = "Application startup complete"
 _JOURNAL = ("journalctl", "--no-pager", "--output=json", "--all", "--output-fields=MESSAGE")
 #: Seconds, and bytes: 500 lines have less than 1 MB.
 _JOURNAL_SECONDS, _MOST_JOURNAL = 10, 16 << 20
-_TOKENS = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total")
 
 
 class _Named(ssl.SSLContext):
@@ -178,23 +177,28 @@ def answers(server: Server, model: str, timeout: float, secret: Secret | None = 
     """
     before = tokens(server)
     try:
-        status, reported = _probe(server, model, timeout, secret)
+        _kind, status, reason = first_answer(server, model, timeout, secret)
     except io_local.StrangerError as error:
         return False, str(error)
-    if status == 200:
-        return True, ""
     if status == _SILENT and (after := tokens(server)) is not None and before is not None and after > before:
         return True, ""
-    silent = f"no answer within {timeout:g} s and no progress in other requests: {reported}"
-    return False, probe.reason(f"HTTP {status}: {reported[:500]}") if status > 0 else silent
+    if status > 0:
+        return not reason, reason
+    return False, f"no answer within {timeout:g} s and no progress in other requests: {reason}"
 
 
-def _probe(server: Server, model: str, timeout: float, secret: Secret | None) -> tuple[int, str]:
-    """Return status and body of the first request whose route the server has, else of the first request."""
+def first_answer(server: Server, model: str, timeout: float, secret: Secret | None) -> tuple[str, int, str]:
+    """Request one token, vector or score. Returns the kind of the model, the HTTP status, and the reason or "".
+
+    They are those of the first request whose route the server has, else of the first request. Without an answer, the
+    status is below 1. Raises SecretError, and OSError for the key's file.
+    """
     replies = []
-    for path, body in probe.requests(model).values():
-        replies.append(_ask(server, path, timeout, body, secret))
-        if replies[-1][0] not in probe.ABSENT:
+    for kind, (path, body) in probe.requests(model).items():
+        status, text = _ask(server, path, timeout, body, secret)
+        shown = probe.reason(f"HTTP {status}: {text[:500]}") if status > 0 else text
+        replies.append((kind, status, "" if status == 200 else shown))
+        if status not in probe.ABSENT:
             return replies[-1]
     return replies[0]
 
@@ -202,8 +206,9 @@ def _probe(server: Server, model: str, timeout: float, secret: Secret | None) ->
 def tokens(server: Server) -> float | None:
     """Return the number of tokens that the engine has read and generated so far, None without readable metrics."""
     status, text = _ask(server, "/metrics", _HEALTH_SECONDS)
-    found = probe.sums(text, _TOKENS) if status == 200 else {}
-    return sum(found.values()) if found else None
+    found = metrics.read(text) if status == 200 else {}
+    counts = [found[name] for name in ("generated", "read") if name in found]
+    return sum(counts) if counts else None
 
 
 def journal(run: Run, matches: Sequence[str], lines: int) -> list[tuple[float, str]]:

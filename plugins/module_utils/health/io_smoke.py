@@ -47,9 +47,8 @@ def ask(
                 lines.append((time.monotonic() - begin, rest.decode("utf-8", "replace")))
     except urllib.error.HTTPError as error:
         with error:
-            raise smoke.AnswerError(
-                f"HTTP {error.code}: {error.read(_SHOWN).decode('utf-8', 'replace')}", error.code
-            ) from error
+            shown = error.read(_SHOWN).decode("utf-8", "replace")
+            raise smoke.AnswerError(f"HTTP {error.code}: {shown}") from error
     except io_local.SecretError as error:
         raise smoke.AnswerError(str(error)) from error
     except (OSError, http.client.HTTPException) as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard as api_io_guard
@@ -16,7 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command imp
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_local import Secret
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as fabric_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, io_smoke, probe, smoke
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, log, metrics, symptoms
 from ansible_collections.gb10.cluster.plugins.module_utils.health import status as health_status
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
@@ -31,13 +32,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_re
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as run_lock_plan
 
-_LOG_LINES = 2000
+#: Lines of the log of a service since boot, and of one start.
+_LOG_LINES, _START_LINES = 2000, 3000
 #: Maximum characters of the closed gates of a service.
 _MOST_GATE = 2000
 #: Maximum characters of the reason of an alarm.
 _MOST_ALARM = 500
 _SECONDS = 5
-#: A rate, and the counter of status.metrics() that it is measured with.
+#: A rate, and the counter of metrics.read() that it is measured with.
 _RATES = {"tokens_per_second": "generated", "requests_per_second": "finished"}
 
 
@@ -222,36 +224,48 @@ def api(server: Server, secret: Secret, seconds: float, timeout: float) -> dict[
         length = models[0].get("max_model_len")
         facts["context"] = length if isinstance(length, int) and length > 0 else None
         sent_at = time.monotonic()
-        kind = _answer(server, facts["model"], secret, timeout)
-        facts |= {"answers": True, "answered_after": round(time.monotonic() - sent_at, 3), "kind": kind}
-    except (smoke.AnswerError, io_local.SecretError) as error:
+        kind, status, reason = io_client.first_answer(server, facts["model"], timeout, secret)
+        elapsed = time.monotonic() - sent_at
+        if status == 200:
+            facts |= {"answers": True, "answered_after": round(elapsed, 3), "kind": kind}
+        else:
+            shown = reason if status > 0 else f"no answer after {elapsed:.0f} s: {reason}"
+            facts |= {"answers": False, "reason": shown}
+    except io_local.SecretError as error:
         facts |= {"answers": False, "reason": str(error)}
     except (OSError, ValueError, LookupError, TypeError) as error:
         facts |= {"answers": False, "reason": f"{server.url}/v1/models lists no model: {error}"}
     return facts
 
 
-def _answer(server: Server, model: str, secret: Secret, timeout: float) -> str:
-    """Request one token, vector or score.
-
-    Returns the kind of the model. Raises AnswerError of the first refused request.
-    """
-    refused: list[smoke.AnswerError] = []
-    for kind, (path, body) in probe.requests(model).items():
-        try:
-            io_smoke.ask(server, path, body, timeout, secret)
-            return kind
-        except smoke.AnswerError as error:
-            refused.append(error)
-            if error.status not in probe.ABSENT:
-                break
-    raise refused[-1] if refused[-1].status not in probe.ABSENT else refused[0]
+def served(run: Run, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result of the module vllm_info. ``params``: its options. Raises ValueError or OSError."""
+    service = node_io_facts.service(run, params["name"])
+    server = Server(params["url"], params["ca_file"], params["server_name"])
+    healthy, untrusted = io_client.health(server) if service["pid"] else (False, "")
+    answers, reason = None, ""
+    if healthy and params["model"]:
+        secret = io_client.api_key(params["key_file"], params["name"])
+        answers, reason = io_client.answers(server, params["model"], params["timeout"], secret)
+    invocation = params["invocation"] or service["invocation"]
+    entries = io_client.journal(run, io_client.of_start(invocation), _START_LINES) if invocation else []
+    lines = [message for _when, message in entries]
+    return {
+        "service": service,
+        "healthy": healthy,
+        "untrusted": untrusted,
+        "answers": answers,
+        "reason": reason,
+        "progress": log.progress(lines),
+        "cause": symptoms.explain(lines),
+        "ready_after": io_client.ready_after(entries, service["started"]),
+    }
 
 
 def counters(server: Server) -> dict[str, float]:
-    """Return the values of status.metrics() now, {} if the server does not return them."""
+    """Return the values of metrics.read() now, {} if the server does not return them."""
     try:
-        return health_status.metrics(_get(server, "/metrics"))
+        return metrics.read(_get(server, "/metrics"))
     except OSError:
         return {}
 
@@ -276,7 +290,7 @@ def _open(server: Server) -> int:
     """Return the open requests: the engine's, or the guard's, which knows a request before the engine does."""
     try:
         with server.open("/metrics", _SECONDS) as answer:
-            found = health_status.metrics(io_client.body_of(answer))
+            found = metrics.read(io_client.body_of(answer))
             counted = answer.headers.get(api_io_guard.OPEN_REQUESTS, "")
     except OSError:
         return 0

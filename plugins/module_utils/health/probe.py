@@ -10,8 +10,7 @@ another kind. Source: vLLM 0.18.1 to 0.33.0, entrypoints/pooling.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 #: The HTTP status of a route or method that the server does not have.
@@ -27,12 +26,6 @@ ANSWERS = {"generate": "choices", "embed": "data", "rerank": "results"}
 #: vLLM 0.32's error for a vector or a score of NaN, which JSON does not have, and the reason.
 _NAN = "Out of range float values"
 NOT_FINITE = "numbers that are not finite (NaN or infinite), so the weights or a kernel are wrong"
-
-
-def sums(text: str, metrics: Iterable[str]) -> dict[str, float]:
-    """Return those metrics of a /metrics page, each summed over engines; missing ones are left out."""
-    found = {name: re.findall(rf"^{name}(?:{{[^}}]*}})?\s+([\d.eE+-]+)$", text, re.MULTILINE) for name in metrics}
-    return {name: sum(map(float, values)) for name, values in found.items() if values}
 
 
 def reason(error: str) -> str:

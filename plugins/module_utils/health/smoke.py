@@ -36,11 +36,7 @@ class Answer:
 
 
 class AnswerError(Exception):
-    """The response is not a valid answer. ``status``: its HTTP status, 0 without one or for an invalid body."""
-
-    def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)
-        self.status = status
+    """The response is not a valid answer."""
 
 
 def questions(model: str, max_tokens: int) -> dict[str, tuple[str, dict[str, Any]]]:

@@ -2,12 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Format a cluster's status output, and parse a node's metrics and log for it.
-
-A node is ``{"name": str, "address": str, "user": str, "head": bool, "endpoint": str, "key_file": str,
-"ca_file": str, "unreachable": str, "status": {...} | {}}``. ``endpoint`` is the API's URL for clients, if the node is
-the head. ``key_file`` and ``ca_file`` are those of health/example.py. ``status`` is the result of cluster_status_info.
-"""
+"""Format a cluster's status output, and parse a node's metrics and log for it."""
 
 from __future__ import annotations
 
@@ -16,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, spans
-from ansible_collections.gb10.cluster.plugins.module_utils.health import example, probe, symptoms
+from ansible_collections.gb10.cluster.plugins.module_utils.health import example, symptoms
+from ansible_collections.gb10.cluster.plugins.module_utils.health.schema import StatusNode
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
@@ -28,30 +24,12 @@ GIB = 1 << 30
 _KINDS = {"embed": " (embeddings)", "rerank": " (reranker)"}
 #: Maximum characters of an image's name in the output.
 _MOST_IMAGE = 300
-#: The displayed metrics of vLLM, by their name in a status. Source: vLLM 0.32, v1/metrics/loggers.py.
-_METRICS: Mapping[str, str] = {
-    "generated": "vllm:generation_tokens_total",
-    "running": "vllm:num_requests_running",
-    "waiting": "vllm:num_requests_waiting",
-    "finished": "vllm:request_success_total",
-    "cache_queries": "vllm:prefix_cache_queries_total",
-    "cache_hits": "vllm:prefix_cache_hits_total",
-    # The metrics of speculative decoding are in v1/spec_decode/metrics.py.
-    "drafted": "vllm:spec_decode_num_draft_tokens_total",
-    "accepted": "vllm:spec_decode_num_accepted_tokens_total",
-}
 #: Below this share of accepted tokens, the status warns about a draft: users measured -54 % of speed at 0 to 1.4 %
 #: (docs/rules.md). The share, and the number of tokens that it needs, are estimates.
 _FEW_ACCEPTED, _DRAFTED = 0.1, 1000
 #: systemd's messages about a start, and about the order to stop.
 STARTING = re.compile(r"^Start(?:ed|ing) \S+\.service")
 STOPPING = re.compile(r"^Stopping \S+\.service")
-
-
-def metrics(text: str) -> dict[str, float]:
-    """Return the _METRICS of a /metrics page, each summed over engines; missing ones are left out."""
-    found = probe.sums(text, _METRICS.values())
-    return {name: found[metric] for name, metric in _METRICS.items() if metric in found}
 
 
 def ranks(processes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -84,39 +62,35 @@ def last_error(entries: Sequence[tuple[float, str]]) -> tuple[float, str]:
     return 0.0, ""
 
 
-def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
+def lines(nodes: Sequence[StatusNode], wanted: str) -> list[str]:
     """Return the lines of the status output. ``wanted``: the inventory's model, in the form that vLLM receives."""
     result = _api(nodes, wanted)
     stopped = _stopped(nodes)
     result += ["stopped by stop.yml; site.yml starts it again"] * stopped
-    result += [_lock(node["status"]["lock"]) for node in nodes if node["head"] and node["status"].get("lock")]
-    said = watchdog({node["name"]: node["status"]["watchdog"] for node in nodes if node["status"].get("watchdog")})
+    result += [_lock(node.facts["lock"]) for node in nodes if node.head and node.facts.get("lock")]
+    said = watchdog({node.name: node.facts["watchdog"] for node in nodes if node.facts.get("watchdog")})
     result += [f"watchdog: {said}"] if said and not stopped else []
-    width = max([4, *(len(node["name"]) for node in nodes)])
+    width = max([4, *(len(node.name) for node in nodes)])
     for node in nodes:
-        result += [
-            f"{name:{width}}  {text}" for name, text in zip((node["name"], *[""] * 2), _node(node), strict=False)
-        ]
+        result += [f"{name:{width}}  {text}" for name, text in zip((node.name, *[""] * 2), _node(node), strict=False)]
     result += _records(nodes)
     result += _images(nodes)
     result += [*_updates(nodes), *_reboots(nodes)]
     result += [
-        f"flight record on {node['name']}: {text}"
-        for node in nodes
-        for text in node["status"].get("flight_records", ())
+        f"flight record on {node.name}: {text}" for node in nodes for text in node.facts.get("flight_records", ())
     ]
     return [*result, *symptoms.states(nodes), _last_error(nodes)]
 
 
-def _stopped(nodes: Sequence[Mapping[str, Any]]) -> bool:
+def _stopped(nodes: Sequence[StatusNode]) -> bool:
     """Whether stop.yml ended the services of all nodes: they exist, none runs or failed, and none starts at boot."""
     states = [
         service["active"] == "inactive" and not service["enabled"]
         for node in nodes
-        for service in node["status"].get("services", ())
+        for service in node.facts.get("services", ())
         if service["load"] != "not-found"
     ]
-    return bool(states) and all(states) and not any(node["unreachable"] for node in nodes)
+    return bool(states) and all(states) and not any(node.unreachable for node in nodes)
 
 
 def _lock(lock: Mapping[str, Any]) -> str:
@@ -126,32 +100,26 @@ def _lock(lock: Mapping[str, Any]) -> str:
     return f"locked: {lock['text']}, for {age}"
 
 
-def _last_error(nodes: Sequence[Mapping[str, Any]]) -> str:
-    errors = [
-        (node["status"]["error"]["age"], node["name"], node["status"]["error"])
-        for node in nodes
-        if node["status"].get("error")
-    ]
+def _last_error(nodes: Sequence[StatusNode]) -> str:
+    errors = [(node.facts["error"]["age"], node.name, node.facts["error"]) for node in nodes if node.facts.get("error")]
     if not errors:
-        unread = " on the nodes that could be read" if any(node["unreachable"] for node in nodes) else ""
+        unread = " on the nodes that could be read" if any(node.unreachable for node in nodes) else ""
         return f"last error: none of this launch since boot{unread}"
     _age, name, error = min(errors, key=lambda entry: entry[0])
     return f"last error: {spans.span(error['age'])} ago, {error['unit']} on {name}: {error['text']}"
 
 
-def _records(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+def _records(nodes: Sequence[StatusNode]) -> list[str]:
     """Return the line about the current launch record, by node if the nodes disagree."""
-    found = {
-        node["name"]: node["status"].get("record", "")[: record.SHOWN] for node in nodes if not node["unreachable"]
-    }
+    found = {node.name: node.facts.get("record", "")[: record.SHOWN] for node in nodes if not node.unreachable}
     if len(set(found.values())) > 1:
         listed = ", ".join(f"{name} {shown or 'none'}" for name, shown in found.items())
         return [f"warning: the nodes have different launch records: {listed}. Fix: run site.yml"]
     return [f"launch record: {shown}" for shown in set(found.values()) if shown]
 
 
-def _images(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
-    found = dict.fromkeys(node["status"].get("image", "") for node in nodes if not node["unreachable"])
+def _images(nodes: Sequence[StatusNode]) -> list[str]:
+    found = dict.fromkeys(node.facts.get("image", "") for node in nodes if not node.unreachable)
     return [f"image: {shown}" for shown in found if shown]
 
 
@@ -163,9 +131,9 @@ def image(recorded: Mapping[str, Mapping[str, Any]]) -> str:
     return f"{name[:_MOST_IMAGE]} (ID {image_id[:12]})" if image_id else ""
 
 
-def _updates(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _updates(nodes: Sequence[StatusNode]) -> Iterator[str]:
     """Yield the system of all nodes, or of each if they differ, and its faults."""
-    found = {node["name"]: node["status"]["updates"] for node in nodes if node["status"].get("updates")}
+    found = {node.name: node.facts["updates"] for node in nodes if node.facts.get("updates")}
     texts = {name: "; ".join(each["lines"]) for name, each in found.items()}
     alike = len(set(texts.values())) == 1
     yield from (f"system: {text}" for text in dict.fromkeys(texts.values()) if alike)
@@ -187,10 +155,8 @@ def _unlike(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             yield f"warning: the nodes differ in {attribute}: {listed}. Fix: run playbooks/os_update.yml"
 
 
-def _reboots(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
-    pending = {
-        node["name"]: node["status"]["reboot"] for node in nodes if node["status"].get("reboot", {}).get("required")
-    }
+def _reboots(nodes: Sequence[StatusNode]) -> list[str]:
+    pending = {node.name: node.facts["reboot"] for node in nodes if node.facts.get("reboot", {}).get("required")}
     return [f"warning: {name}: {packages.pending_reboot(found['packages'])}" for name, found in pending.items()]
 
 
@@ -212,26 +178,26 @@ def watchdog(found: Mapping[str, Mapping[str, Any]]) -> str:
     return "; ".join(down)
 
 
-def _api(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
-    head = next((node for node in nodes if node["head"]), None)
-    if head is None or not (api := head["status"].get("api")):
+def _api(nodes: Sequence[StatusNode], wanted: str) -> list[str]:
+    head = next((node for node in nodes if node.head), None)
+    if head is None or not (api := head.facts.get("api")):
         return [
-            f"model: unknown, because {head['name'] if head else 'the head'} cannot be read",
+            f"model: unknown, because {head.name if head else 'the head'} cannot be read",
             f"the inventory specifies {wanted}",
         ]
     if not api["healthy"]:
         untrusted = f", TLS error: {api['reason']}" if api["reason"] else ""
-        return [f"model: none is served at {head['endpoint']}{untrusted}", f"the inventory specifies {wanted}"]
+        return [f"model: none is served at {head.client.endpoint}{untrusted}", f"the inventory specifies {wanted}"]
     name, kind = api["model"] or "a model", _KINDS.get(api["kind"], "")
-    result = [f"{name}{kind} DOES NOT ANSWER at {head['endpoint']}: {api['reason']}"]
+    result = [f"{name}{kind} DOES NOT ANSWER at {head.client.endpoint}: {api['reason']}"]
     if api["answers"]:
         result = [
             (
                 f"{name}{kind} answers in {api['answered_after'] * 1000:.0f} ms at "
-                f"{head['endpoint']}{_since(head['status'])}"
+                f"{head.client.endpoint}{_since(head.facts)}"
             )
         ]
-        result += example.client(head, name, api["kind"])
+        result += example.client(head.client, name, api["kind"])
     result += [activity(api), *_draft(api), f"model: {api['root'] or 'unknown'}"]
     if api["root"] and api["root"] != wanted:
         result.append(f"the inventory specifies {wanted}: the next site.yml run switches to it")
@@ -270,10 +236,10 @@ def _draft(api: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _node(node: Mapping[str, Any]) -> list[str]:
-    if node["unreachable"]:
-        return [f"CANNOT BE READ: {' '.join(node['unreachable'].split())}"]
-    status = node["status"]
+def _node(node: StatusNode) -> list[str]:
+    if node.unreachable:
+        return [f"CANNOT BE READ: {' '.join(node.unreachable.split())}"]
+    status = node.facts
     services = [_service(service, status["uptime"]) for service in status["services"] if service["load"] != "not-found"]
     lowest = guard.lowest((status.get("memory_guard") or {}).get("starts") or ())
     memory = f"{status['available'] / GIB:.1f} of {status['total'] / GIB:.1f} GiB available{lowest}"

@@ -17,6 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.versions impor
 from ansible_collections.gb10.cluster.plugins.module_utils.health import failures
 from ansible_collections.gb10.cluster.plugins.module_utils.health.failures import Failure, Line
 from ansible_collections.gb10.cluster.plugins.module_utils.health.kinds import KINDS
+from ansible_collections.gb10.cluster.plugins.module_utils.health.schema import ReadNode, StatusNode
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_log import CAUSES, CONSEQUENCES
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
 
@@ -154,32 +155,28 @@ def _short(text: str, most: int = _SHOWN) -> str:
     return text if len(text) <= most else f"{text[:most]}..."
 
 
-def states(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a line for each wrong state of the nodes, with its cause, fix and page. Nodes are those of status.py."""
-    known, lines = {node["name"]: node for node in nodes}, []
+def states(nodes: Sequence[StatusNode]) -> list[str]:
+    """Return a line for each wrong state of the nodes, with its cause, fix and page."""
+    clients, lines = {node.name: node.client for node in nodes}, []
     for finding in wrong_states(nodes):
-        advice, node = finding.check.advice(), known[finding.place]
-        own = causes.filled(advice, node["user"], node["address"]) if finding.check in causes.CAUSES else advice
+        advice, client = finding.check.advice(), clients[finding.place]
+        own = causes.filled(advice, client.user, client.address) if finding.check in causes.CAUSES else advice
         lines.append(f"problem: {finding.found}{own}")
     return lines
 
 
-def wrong_states(nodes: Sequence[Mapping[str, Any]]) -> list[Finding]:
+def wrong_states(nodes: Sequence[ReadNode]) -> list[Finding]:
     """Return the findings of STATES and of the causes of no access. Their text names the node or the API."""
-    heads = [node for node in nodes if node["head"] and node["status"].get("api")]
-    found = [
-        Finding(STATES[state], node["name"], text) for node in heads for state, text in _api(node["status"]["api"])
-    ]
-    healthy = any(node["status"]["api"]["healthy"] for node in heads)
+    heads = [node for node in nodes if node.head and node.facts.get("api")]
+    found = [Finding(STATES[state], node.name, text) for node in heads for state, text in _api(node.facts["api"])]
+    healthy = any(node.facts["api"]["healthy"] for node in heads)
     for node in nodes:
-        if node["unreachable"]:
-            cause = causes.find(node["unreachable"]) or STATES["node-unreachable"]
-            found.append(Finding(cause, node["name"], f"{node['name']} cannot be read"))
+        if node.unreachable:
+            cause = causes.find(node.unreachable) or STATES["node-unreachable"]
+            found.append(Finding(cause, node.name, f"{node.name} cannot be read"))
         else:
-            found += [
-                Finding(STATES[state], node["name"], f"{node['name']} {text}")
-                for state, text in _node(node["status"], healthy)
-            ]
+            wrong = _node(node.facts, healthy)
+            found += [Finding(STATES[state], node.name, f"{node.name} {text}") for state, text in wrong]
     return found
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.diagram import View
 from ansible_collections.gb10.cluster.plugins.module_utils.health import status
@@ -54,14 +53,13 @@ MESSAGES: Mapping[str, str] = {
 }
 
 
-def page(nodes: Sequence[Mapping[str, Any]], groups: Sequence[str], waivers: Mapping[str, str], records: View) -> View:
+def page(known: Cluster, groups: Sequence[str], waivers: Mapping[str, str], records: View) -> View:
     """Return the variables of the template, without the cluster's name and whether slow checks were left out.
 
-    ``nodes`` and ``groups``: as for verify.report.report. ``waivers``: reasons by ID. ``records``: the texts ``golden``
+    ``groups``: as for verify.report.report. ``waivers``: reasons by ID. ``records``: the texts ``golden``
     of the last golden result and ``matrix`` of several models, None without one, and ``benchmarks``: documents by path,
     the newest one first.
     """
-    known = report.cluster(nodes)
     found = report.findings(known, groups, waivers)
     counting = [finding for finding in found if not finding.waived]
     checks = [check for check in report.CHECKS if check.topic in groups]

@@ -16,79 +16,88 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import NETPLAN_FILE, SPARK_PORTS
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.existing import of_rule
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import RECORDED, Cluster, VerifiedNode
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import (
+    RECORDED,
+    Cluster,
+    Detect,
+    VerifiedNode,
+    of_nodes,
+)
 
 CONNECTX = "mlx5_core"
 _TWINS = {twin.interface: half for twins in SPARK_PORTS.values() for half, twin in enumerate(twins)}
 
 
-def _rails(cluster: Cluster) -> Iterator[tuple[VerifiedNode, str, Interface]]:
-    """Return the existing rails of the nodes."""
-    return (
-        (node, rail, found)
-        for node in cluster.read
-        for rail in node.rails
-        if (found := node.network.interfaces.get(rail))
-    )
+def _rails(node: VerifiedNode) -> Iterator[tuple[str, Interface]]:
+    """Yield the existing rails of a node."""
+    yield from ((rail, found) for rail in node.rails if (found := node.network.interfaces.get(rail)))
 
 
-def _down(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        for rail in node.rails:
-            found = node.network.interfaces.get(rail)
-            if found is None:
-                yield node.name, f"{rail} does not exist"
-            elif not (found.up and found.carrier):
-                yield node.name, f"{rail} {'has no carrier' if found.up else 'is down'}"
+@of_nodes
+def _down(node: VerifiedNode) -> Iterator[str]:
+    for rail in node.rails:
+        found = node.network.interfaces.get(rail)
+        if found is None:
+            yield f"{rail} does not exist"
+        elif not (found.up and found.carrier):
+            yield f"{rail} {'has no carrier' if found.up else 'is down'}"
 
 
-def _mtu(cluster: Cluster) -> Iterator[Found]:
-    for node, rail, found in _rails(cluster):
+@of_nodes
+def _mtu(node: VerifiedNode) -> Iterator[str]:
+    for rail, found in _rails(node):
         wanted = node.part("planned").get(rail, {}).get("mtu")
         if wanted and found.mtu != wanted:
-            yield node.name, f"{rail} has MTU {found.mtu}, but {NETPLAN_FILE} sets {wanted}"
+            yield f"{rail} has MTU {found.mtu}, but {NETPLAN_FILE} sets {wanted}"
 
 
-def _address(cluster: Cluster) -> Iterator[Found]:
-    for node, rail, found in _rails(cluster):
+@of_nodes
+def _address(node: VerifiedNode) -> Iterator[str]:
+    for rail, found in _rails(node):
         planned = node.part("planned").get(rail)
         if planned and sorted(found.addresses) != sorted(planned["addresses"]):
             present = ", ".join(found.addresses) or "no address"
-            yield node.name, f"{rail} has {present}, but {NETPLAN_FILE} sets {', '.join(planned['addresses'])}"
+            yield f"{rail} has {present}, but {NETPLAN_FILE} sets {', '.join(planned['addresses'])}"
+    host = next((each["VLLM_HOST_IP"] for each in node.part("environments").values() if "VLLM_HOST_IP" in each), "")
+    if host and host not in node.network.ipv4:
+        yield f"VLLM_HOST_IP is {host}, which no interface of the node has"
+
+
+def _addressed(cluster: Cluster) -> Iterator[tuple[str, str, str]]:
+    """Yield the node, the rail and each address with prefix length of the existing rails."""
     for node in cluster.read:
-        host = next((each["VLLM_HOST_IP"] for each in node.part("environments").values() if "VLLM_HOST_IP" in each), "")
-        if host and host not in node.network.ipv4:
-            yield node.name, f"VLLM_HOST_IP is {host}, which no interface of the node has"
+        yield from ((node.name, rail, address) for rail, found in _rails(node) for address in found.addresses)
 
 
 def _duplicate(cluster: Cluster) -> Iterator[Found]:
     owners: dict[str, str] = {}
-    for node, rail, interface in _rails(cluster):
-        for address in interface.addresses:
-            plain = address.split("/")[0]
-            if plain in owners:
-                yield node.name, f"{plain} of {rail} is also the address of {owners[plain]}"
-            owners.setdefault(plain, f"{rail} of {node.name}")
+    for node, rail, address in _addressed(cluster):
+        plain = address.split("/")[0]
+        if plain in owners:
+            yield node, f"{plain} of {rail} is also the address of {owners[plain]}"
+        owners.setdefault(plain, f"{rail} of {node}")
 
 
 def _crossed(cluster: Cluster) -> Iterator[Found]:
     """Find subnets that join the first PCIe half of a node to the second of another."""
-    halves: dict[str, dict[int, list[str]]] = {}
-    for node, rail, interface in _rails(cluster):
-        for address in interface.addresses if rail in _TWINS else ():
+    halves: dict[str, dict[int, list[tuple[str, str]]]] = {}
+    for node, rail, address in _addressed(cluster):
+        if rail in _TWINS:
             network = str(ipaddress.IPv4Interface(address).network)
-            halves.setdefault(network, {}).setdefault(_TWINS[rail], []).append(f"{rail} of {node.name}")
+            halves.setdefault(network, {}).setdefault(_TWINS[rail], []).append((rail, node))
     for network, found in halves.items():
-        if len(found) > 1 and len({name.rpartition(" ")[2] for names in found.values() for name in names}) > 1:
-            yield "", f"{network} is on {' and on '.join(', '.join(found[half]) for half in sorted(found))}"
+        if len(found) > 1 and len({node for ends in found.values() for _rail, node in ends}) > 1:
+            listed = [", ".join(f"{rail} of {node}" for rail, node in found[half]) for half in sorted(found)]
+            yield "", f"{network} is on {' and on '.join(listed)}"
 
 
-def _same_subnet(cluster: Cluster) -> Iterator[Found]:
-    seen: dict[tuple[str, str], str] = {}
-    for node, rail, interface in _rails(cluster):
+@of_nodes
+def _same_subnet(node: VerifiedNode) -> Iterator[str]:
+    seen: dict[str, str] = {}
+    for rail, interface in _rails(node):
         for network in {str(ipaddress.IPv4Interface(address).network) for address in interface.addresses}:
-            if (first := seen.setdefault((node.name, network), rail)) != rail:
-                yield node.name, f"{first} and {rail} are both in {network}"
+            if (first := seen.setdefault(network, rail)) != rail:
+                yield f"{first} and {rail} are both in {network}"
 
 
 def _paths(cluster: Cluster) -> Iterator[Found]:
@@ -99,63 +108,56 @@ def _paths(cluster: Cluster) -> Iterator[Found]:
     )
 
 
-def _owners(cluster: Cluster) -> Iterator[Found]:
-    for node, rail, interface in _rails(cluster):
+@of_nodes
+def _owners(node: VerifiedNode) -> Iterator[str]:
+    for rail, interface in _rails(node):
         files = sorted({owner.file for owner in interface.owners})
         if len(files) > 1:
-            yield node.name, f"{rail} is configured by {' and '.join(files)}"
+            yield f"{rail} is configured by {' and '.join(files)}"
 
 
-def _unparsed(cluster: Cluster) -> Iterator[Found]:
-    return ((node.name, f"{file.file}: {file.reason}") for node in cluster.read for file in node.network.unreadable)
+@of_nodes
+def _unparsed(node: VerifiedNode) -> Iterator[str]:
+    yield from (f"{file.file}: {file.reason}" for file in node.network.unreadable)
 
 
-def _degraded(cluster: Cluster) -> Iterator[Found]:
-    return (
-        (node.name, sentence.partition(". ")[0])
-        for node in cluster.read
-        for sentence in rdma.degraded(node.network.interfaces)
-    )
+@of_nodes
+def _degraded(node: VerifiedNode) -> Iterator[str]:
+    yield from (sentence.partition(". ")[0] for sentence in rdma.degraded(node.network.interfaces))
 
 
-def _half(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        there = {name for name, found in node.network.interfaces.items() if found.driver == CONNECTX and name in _TWINS}
-        missing = sorted(_TWINS.keys() - there)
-        if there and missing:
-            yield node.name, f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+@of_nodes
+def _half(node: VerifiedNode) -> Iterator[str]:
+    there = {name for name, found in node.network.interfaces.items() if found.driver == CONNECTX and name in _TWINS}
+    missing = sorted(_TWINS.keys() - there)
+    if there and missing:
+        yield f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
 
 
-def _adapter_power(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        if adapter.POWER in (node.facts.get("adapter") or ()):
-            yield node.name, "the kernel: PCIe slot power capability was not advertised"
+def _reported(fault: str, text: str) -> Detect:
+    """Return a check for a fault of the adapter in the kernel's log."""
+    return of_nodes(lambda node: [text] if fault in (node.facts.get("adapter") or ()) else [])
 
 
-def _adapter_failed(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        if adapter.FAILED in (node.facts.get("adapter") or ()):
-            yield node.name, "the kernel: a fatal PCIe error since the boot"
-
-
-def _rdma(cluster: Cluster) -> Iterator[Found]:
-    for node, rail, interface in _rails(cluster):
+@of_nodes
+def _rdma(node: VerifiedNode) -> Iterator[str]:
+    for rail, interface in _rails(node):
         device = node.network.rdma.get(interface.hca)
         if interface.driver == CONNECTX and device is None:
-            yield node.name, f"{rail} has no RDMA device"
+            yield f"{rail} has no RDMA device"
         elif interface.driver == CONNECTX and device and interface.carrier and device.state != "ACTIVE":
-            yield node.name, f"{interface.hca} of {rail} is {device.state or 'in an unknown state'}"
-    for node in cluster.read:
-        if node.network.rdma and not node.network.infiniband:
-            yield node.name, "/dev/infiniband is missing, so that programs cannot use RDMA"
+            yield f"{interface.hca} of {rail} is {device.state or 'in an unknown state'}"
+    if node.network.rdma and not node.network.infiniband:
+        yield "/dev/infiniband is missing, so that programs cannot use RDMA"
 
 
-def _gid(cluster: Cluster) -> Iterator[Found]:
-    for node, _rail, interface in _rails(cluster):
+@of_nodes
+def _gid(node: VerifiedNode) -> Iterator[str]:
+    for _rail, interface in _rails(node):
         if interface.carrier and interface.hca in node.network.rdma:
             for address in interface.addresses:
                 _index, problems = rdma.pinned([(interface.hca, address)], node.network.rdma)
-                yield from ((node.name, problem.found) for problem in problems)
+                yield from (problem.found for problem in problems)
 
 
 _SITE = "run site.yml --tags qsfp_netplan, or correct the interface by hand"
@@ -189,7 +191,7 @@ CHECKS = (
         why="RDMA between different MTUs ends with IBV_WC_RETRY_EXC_ERR, and large packets are lost",
         fix=_SITE,
         source="MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#104 (a firmware reboot reset one device to 1500)",
-        detect=lambda cluster: differences.found("mtu-differs", cluster),
+        detect=partial(differences.found, "mtu-differs"),
     ),
     _fabric(
         "rail-address",
@@ -282,7 +284,7 @@ CHECKS = (
         why="after a hot-plug or a warm reboot its ports carried 13 Gb/s; the line never appears after a cold boot",
         fix="switch the node off, disconnect its power supply for a minute, and start it",
         source="ajclark/dgx-spark (2026-09-08); NVIDIA/dgx-spark-playbooks#108",
-        detect=_adapter_power,
+        detect=_reported(adapter.POWER, "the kernel: PCIe slot power capability was not advertised"),
     ),
     _fabric(
         "adapter-failed",
@@ -292,7 +294,7 @@ CHECKS = (
         fix="switch the node off, disconnect its power supply for a minute, and start it; if it returns, ask NVIDIA's "
         "support",
         source="MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#146",
-        detect=_adapter_failed,
+        detect=_reported(adapter.FAILED, "the kernel: a fatal PCIe error since the boot"),
     ),
     _fabric(
         "rdma-inactive",

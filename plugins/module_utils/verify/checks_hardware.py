@@ -10,18 +10,17 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import (
-    ERROR,
-    RUNNING,
-    WARNING,
-    Check,
-    Found,
-)
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, RUNNING, WARNING, Check
 from ansible_collections.gb10.cluster.plugins.module_utils.node.parse import POWER_CAP
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.existing import of_rule
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import RECORDED, Cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import (
+    RECORDED,
+    Cluster,
+    VerifiedNode,
+    of_nodes,
+)
 
 _GIB = 1 << 30
 #: A stuck GB10 has 700 to 800 MHz at P0 under load. Its normal clock under load is above 2000 MHz.
@@ -32,83 +31,68 @@ _CLOCK_SECONDS = 5
 _FULL_BYTES, _FULL_FILES, _LOW_BYTES, _LOW_PART = _GIB, 0.01, 20 * _GIB, 0.05
 
 
-def _gpu(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        if node.facts.get("gpu_device") and not node.part("gpu").get("gpus"):
-            yield node.name, f"the PCI bus has a GPU, but {node.part('gpu').get('reason') or 'nvidia-smi lists none'}"
+@of_nodes
+def _gpu(node: VerifiedNode) -> Iterator[str]:
+    if node.facts.get("gpu_device") and not node.part("gpu").get("gpus"):
+        yield f"the PCI bus has a GPU, but {node.part('gpu').get('reason') or 'nvidia-smi lists none'}"
 
 
-def _next_boot(cluster: Cluster) -> Iterator[Found]:
-    return (
-        (node.name, f"kernel {node.part('boot')['kernel']} starts next and lacks {', '.join(lacking)}")
-        for node in cluster.read
-        if (lacking := node.part("boot").get("missing"))
-    )
+@of_nodes
+def _next_boot(node: VerifiedNode) -> Iterator[str]:
+    if lacking := node.part("boot").get("missing"):
+        yield f"kernel {node.part('boot')['kernel']} starts next and lacks {', '.join(lacking)}"
 
 
-def _slow_clock(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        yield from ((node.name, check["message"]) for check in node.probe if check["cause"] == gpu_probe.STUCK)
-        state = node.part("gpu_state")
-        clock, load = state.get("clock_mhz"), state.get("utilization")
-        if clock is not None and load is not None and clock < _CLOCK_MHZ and load >= _LOAD_PERCENT:
-            power = "unknown power" if state.get("power_w") is None else f"{state['power_w']:g} W"
-            limit = f", limit {state['limit_mhz']} MHz" if state.get("limit_mhz") else ""
-            yield node.name, f"{clock:g} MHz at {load:g} % utilization and {power}{limit}"
+@of_nodes
+def _slow_clock(node: VerifiedNode) -> Iterator[str]:
+    yield from (check["message"] for check in node.probe if check["cause"] == gpu_probe.STUCK)
+    state = node.part("gpu_state")
+    clock, load = state.get("clock_mhz"), state.get("utilization")
+    if clock is not None and load is not None and clock < _CLOCK_MHZ and load >= _LOAD_PERCENT:
+        power = "unknown power" if state.get("power_w") is None else f"{state['power_w']:g} W"
+        limit = f", limit {state['limit_mhz']} MHz" if state.get("limit_mhz") else ""
+        yield f"{clock:g} MHz at {load:g} % utilization and {power}{limit}"
 
 
-def _hot(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        state = node.part("gpu_state")
-        # It is not known how often a healthy GB10 reaches its power cap.
-        if reasons := [reason for reason in state.get("slowed") or () if reason != POWER_CAP]:
-            yield node.name, f"{', '.join(reasons)} at {state['clock_mhz']} MHz"
-        for name, value in (
-            ("GPU", state.get("temperature_c")),
-            ("host", node.facts.get("temperature_c")),
-        ):
-            if value is not None and value > _HOT_C:
-                yield node.name, f"{name} at {value:g} degrees Celsius"
+@of_nodes
+def _hot(node: VerifiedNode) -> Iterator[str]:
+    state = node.part("gpu_state")
+    # It is not known how often a healthy GB10 reaches its power cap.
+    if reasons := [reason for reason in state.get("slowed") or () if reason != POWER_CAP]:
+        yield f"{', '.join(reasons)} at {state['clock_mhz']} MHz"
+    for name, value in (("GPU", state.get("temperature_c")), ("host", node.facts.get("temperature_c"))):
+        if value is not None and value > _HOT_C:
+            yield f"{name} at {value:g} degrees Celsius"
 
 
-def _clock(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        clock = node.facts.get("clock")
-        if clock is not None and node.finished:
-            early, late = node.started - _CLOCK_SECONDS - clock, clock - node.finished - _CLOCK_SECONDS
-            if early > 0 or late > 0:
-                yield (
-                    node.name,
-                    f"its clock is {max(early, late) + _CLOCK_SECONDS:.0f} s {'behind' if early > 0 else 'ahead'}",
-                )
+@of_nodes
+def _clock(node: VerifiedNode) -> Iterator[str]:
+    clock = node.facts.get("clock")
+    if clock is not None and node.finished:
+        behind, ahead = node.started - clock, clock - node.finished
+        if max(behind, ahead) > _CLOCK_SECONDS:
+            yield f"its clock is {max(behind, ahead):.0f} s {'behind' if behind > ahead else 'ahead'}"
 
 
-def _full(cluster: Cluster) -> Iterator[Found]:
-    for node, disk, space in _disks(cluster):
+@of_nodes
+def _full(node: VerifiedNode) -> Iterator[str]:
+    for disk, space in _disks(node):
         files = f", {disk['files_free']:.1%} of its files are free" if disk["files_free"] < _FULL_FILES else ""
         if files or disk["free"] < _full_below(disk):
-            yield node, f"{space}{files}"
+            yield f"{space}{files}"
 
 
-def _low(cluster: Cluster) -> Iterator[Found]:
-    return (
-        (node, space)
-        for node, disk, space in _disks(cluster)
-        if _full_below(disk) <= disk["free"] < min(_LOW_BYTES, _LOW_PART * disk["total"])
-    )
+@of_nodes
+def _low(node: VerifiedNode) -> Iterator[str]:
+    for disk, space in _disks(node):
+        if _full_below(disk) <= disk["free"] < min(_LOW_BYTES, _LOW_PART * disk["total"]):
+            yield space
 
 
-def _disks(cluster: Cluster) -> Iterator[tuple[str, Mapping[str, Any], str]]:
-    """Return the file systems with the names of their nodes, and their space as text."""
-    return (
-        (
-            node.name,
-            disk,
-            f"{disk['path']} has {disk['free'] / _GIB:.1f} of {disk['total'] / _GIB:.1f} GiB free",
-        )
-        for node in cluster.read
-        for disk in node.facts.get("disks") or ()
-    )
+def _disks(node: VerifiedNode) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield the file systems, and their space as text."""
+    for disk in node.facts.get("disks") or ():
+        yield disk, f"{disk['path']} has {disk['free'] / _GIB:.1f} of {disk['total'] / _GIB:.1f} GiB free"
 
 
 def _full_below(disk: Mapping[str, Any]) -> float:
@@ -116,12 +100,9 @@ def _full_below(disk: Mapping[str, Any]) -> float:
     return float(min(_FULL_BYTES, _LOW_PART * disk["total"]))
 
 
-def _unread(cluster: Cluster) -> Iterator[Found]:
-    return (
-        (node.name, f"{part}: {reason}")
-        for node in cluster.read
-        for part, reason in sorted(node.part("unread").items())
-    )
+@of_nodes
+def _unread(node: VerifiedNode) -> Iterator[str]:
+    yield from (f"{part}: {reason}" for part, reason in sorted(node.part("unread").items()))
 
 
 _hardware = partial(Check[Cluster], RUNNING, topic="hardware", tested=RECORDED)
@@ -183,7 +164,7 @@ CHECKS = (
         why="updates reach each machine on a different day; older firmware connects a PCIe half with two lanes",
         fix="run fwupdmgr refresh and fwupdmgr update on all nodes, then switch them off and on",
         source="tonyd2wild/DeepSeek-v4-Flash issue 35",
-        detect=lambda cluster: differences.found("firmware-differs", cluster),
+        detect=partial(differences.found, "firmware-differs"),
     ),
     _hardware(
         "bios-differs",
@@ -192,7 +173,7 @@ CHECKS = (
         why="updates reach each machine on a different day; the BIOS sets PCIe lanes and power limits",
         fix="run fwupdmgr refresh and fwupdmgr update on all nodes, then switch them off and on",
         source="tonyd2wild/DeepSeek-v4-Flash issue 35",
-        detect=lambda cluster: differences.found("bios-differs", cluster),
+        detect=partial(differences.found, "bios-differs"),
     ),
     _hardware(
         "clock-wrong",

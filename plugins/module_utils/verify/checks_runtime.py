@@ -12,58 +12,53 @@ from functools import partial
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, RUNNING, WARNING, Check, Found
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.existing import of_rule
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import RECORDED, Cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import (
+    RECORDED,
+    Cluster,
+    VerifiedNode,
+    of_nodes,
+)
 
 _FILE = "cluster.env"
 #: Files that a finding names.
 _SHOWN = 5
 
 
-def _mapped(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        # The paths in a container are not those of the host.
-        if node.facts.get("images") or not node.facts.get("runtime") or node.facts["runtime"].startswith("/proc/"):
-            continue
-        installed = node.part("nccl_installed")
-        for process in node.facts.get("nccl") or ():
-            others = [
-                each["path"]
-                for each in differences.used_libraries(process)
-                if each["sha256"] != installed.get("sha256")
-            ]
-            if others:
-                expected = f"instead of {installed['path']}" if installed else "but the runtime has none"
-                yield node.name, f"{process['name']} (pid {process['pid']}) uses {', '.join(others)}, {expected}"
+@of_nodes
+def _mapped(node: VerifiedNode) -> Iterator[str]:
+    # The paths in a container are not those of the host.
+    if node.facts.get("images") or not node.facts.get("runtime") or node.facts["runtime"].startswith("/proc/"):
+        return
+    installed = node.part("nccl_installed")
+    expected = f"instead of {installed['path']}" if installed else "but the runtime has none"
+    for process in node.facts.get("nccl") or ():
+        used = differences.used_libraries(process)
+        if others := [each["path"] for each in used if each["sha256"] != installed.get("sha256")]:
+            yield f"{process['name']} (pid {process['pid']}) uses {', '.join(others)}, {expected}"
 
 
-def _changed_build(cluster: Cluster) -> Iterator[Found]:
-    libraries = ((node.name, node.part("nccl_installed")) for node in cluster.read)
-    return (
-        (name, f"{library['path']} differs from the installed build")
-        for name, library in libraries
-        if library.get("recorded") and library["recorded"] != library["sha256"]
-    )
+@of_nodes
+def _changed_build(node: VerifiedNode) -> Iterator[str]:
+    library = node.part("nccl_installed")
+    if library.get("recorded") and library["recorded"] != library["sha256"]:
+        yield f"{library['path']} differs from the installed build"
 
 
-def _changed_files(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        for state in ("changed", "missing"):
-            if files := node.part("files").get(state):
-                more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
-                yield node.name, f"{state} in {node.facts['runtime']}: {', '.join(files[:_SHOWN])}{more}"
+@of_nodes
+def _changed_files(node: VerifiedNode) -> Iterator[str]:
+    for state in ("changed", "missing"):
+        if files := node.part("files").get(state):
+            more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
+            yield f"{state} in {node.facts['runtime']}: {', '.join(files[:_SHOWN])}{more}"
 
 
-def _stale(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        environments = node.part("environments")
-        for source, variables in environments.items():
-            wrong = [
-                name
-                for name, value in environments.get(_FILE, {}).items()
-                if source != _FILE and variables.get(name) != value
-            ]
-            if wrong:
-                yield node.name, f"{source} runs with other values of {', '.join(wrong)} than /etc/gb10/{_FILE}"
+@of_nodes
+def _stale(node: VerifiedNode) -> Iterator[str]:
+    environments = dict(node.part("environments"))
+    written = environments.pop(_FILE, {})
+    for source, variables in environments.items():
+        if wrong := [name for name, value in written.items() if variables.get(name) != value]:
+            yield f"{source} runs with other values of {', '.join(wrong)} than /etc/gb10/{_FILE}"
 
 
 def _ray_nodes(cluster: Cluster) -> Iterator[Found]:
@@ -103,7 +98,7 @@ CHECKS = (
         why="ranks with different builds choose different algorithms, and hang or fail at the first collective",
         fix="run site.yml --tags nccl_sm121_build, then restart the ranks",
         source="NVIDIA/nccl, documentation (all ranks must use one version)",
-        detect=lambda cluster: differences.found("nccl-differs", cluster),
+        detect=partial(differences.found, "nccl-differs"),
     ),
     _nccl(
         "nccl-build-changed",
@@ -121,7 +116,7 @@ CHECKS = (
         why="a compatibility package or an old library hides the driver's own libcuda on one node",
         fix="remove cuda-compat from LD_LIBRARY_PATH, and install the same driver on all nodes",
         source="NVIDIA, CUDA compatibility",
-        detect=lambda cluster: differences.found("libcuda-differs", cluster),
+        detect=partial(differences.found, "libcuda-differs"),
     ),
     _runtime(
         "packages-differ",
@@ -130,7 +125,7 @@ CHECKS = (
         why="ranks exchange pickled objects and choose kernels by their release; they fail, or return wrong answers",
         fix="run site.yml --tags vllm_runtime, which installs the lock file on all nodes",
         source="vLLM, documentation of distributed serving (the same environment on all nodes)",
-        detect=lambda cluster: differences.found("packages-differ", cluster),
+        detect=partial(differences.found, "packages-differ"),
     ),
     _runtime(
         "files-changed",
@@ -148,7 +143,7 @@ CHECKS = (
         why="ranks choose different kernels, and hang or return wrong answers",
         fix=_REINSTALL,
         source="the records of the role vllm_patch",
-        detect=lambda cluster: differences.found("patches-differ", cluster),
+        detect=partial(differences.found, "patches-differ"),
     ),
     _runtime(
         "image-differs",
@@ -157,9 +152,9 @@ CHECKS = (
         why="nodes that pull one tag at different times run different software",
         fix="run site.yml --tags vllm_runtime, which copies the head's image",
         source="eugr/spark-vllm-docker#226, #296",
-        detect=lambda cluster: differences.found("image-differs", cluster),
+        detect=partial(differences.found, "image-differs"),
     ),
-    of_rule("environment-differs", "runtime", lambda cluster: differences.found("environment-differs", cluster)),
+    of_rule("environment-differs", "runtime", partial(differences.found, "environment-differs")),
     _runtime(
         "environment-stale",
         WARNING,

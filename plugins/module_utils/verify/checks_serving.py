@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,12 @@ from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import E
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.node.parse import RANKS
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.existing import by_state, of_rule, of_state
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import RECORDED, Cluster, VerifiedNode
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import (
+    RECORDED,
+    Cluster,
+    VerifiedNode,
+    of_nodes,
+)
 
 _GIB, _DAY = 1 << 30, 86400
 #: Names of the processes of vLLM and Ray, for clusters whose processes are in no unit of this collection.
@@ -36,11 +41,11 @@ def _unreachable(cluster: Cluster) -> Iterator[Found]:
             yield node.name, f"it cannot be read: {causes.short(node.unreachable)}{page}"
 
 
-def _not_ready(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        api = node.part("api")
-        if node.head and api and not api["healthy"] and not api["reason"]:
-            yield node.name, f"{api['url']}/health does not return 200"
+@of_nodes
+def _not_ready(node: VerifiedNode) -> Iterator[str]:
+    api = node.part("api")
+    if node.head and api and not api["healthy"] and not api["reason"]:
+        yield f"{api['url']}/health does not return 200"
 
 
 def _missing_rank(cluster: Cluster) -> Iterator[Found]:
@@ -55,75 +60,78 @@ def _ranks(node: VerifiedNode) -> set[int]:
     return {rank["pid"] for rank in node.facts.get("ranks") or ()}
 
 
-def _stale_rank(cluster: Cluster) -> Iterator[Found]:
-    for node, process in _outside(cluster):
+@of_nodes
+def _stale_rank(node: VerifiedNode) -> Iterator[str]:
+    for process in _outside(node):
         if _ours(node) and process["name"].startswith(RANKS):
-            yield node.name, f"{_described(process)} belongs to {process['unit'] or 'no unit'}"
+            yield f"{_described(process)} belongs to {process['unit'] or 'no unit'}"
 
 
-def _large(cluster: Cluster) -> Iterator[Found]:
-    for node, process in _outside(cluster):
+@of_nodes
+def _large(node: VerifiedNode) -> Iterator[str]:
+    for process in _outside(node):
         if not process["name"].startswith(RANKS if _ours(node) else _SERVING):
-            yield node.name, f"{_described(process)} of {process['unit'] or 'no unit'}"
+            yield f"{_described(process)} of {process['unit'] or 'no unit'}"
 
 
-def _outside(cluster: Cluster) -> Iterator[tuple[VerifiedNode, dict[str, Any]]]:
-    """Yield each node with its listed processes that are neither a rank nor of the services."""
-    for node in cluster.read:
-        for process in node.facts.get("processes") or ():
-            if process["pid"] not in _ranks(node) and process["unit"] not in paths.UNITS:
-                yield node, process
+def _outside(node: VerifiedNode) -> Iterator[Mapping[str, Any]]:
+    """Yield the listed processes that are neither a rank nor of the services."""
+    for process in node.facts.get("processes") or ():
+        if process["pid"] not in _ranks(node) and process["unit"] not in paths.UNITS:
+            yield process
 
 
-def _described(process: dict[str, object]) -> str:
-    return f"{process['name']} (pid {process['pid']}, {int(str(process['bytes'])) / _GIB:.1f} GiB)"
+def _described(process: Mapping[str, Any]) -> str:
+    return f"{process['name']} (pid {process['pid']}, {process['bytes'] / _GIB:.1f} GiB)"
 
 
-def _exposed(cluster: Cluster) -> Iterator[Found]:
+@of_nodes
+def _exposed(node: VerifiedNode) -> Iterator[str]:
     """Find ports of vLLM and Ray that other hosts can reach, on nodes without a firewall."""
-    for node in cluster.read:
-        if node.facts.get("firewalls") != []:
-            continue
-        rails = {address.split("/")[0] for addresses in node.rails.values() for address in addresses}
-        api = (node.part("api").get("url") or "").rpartition(":")[2]
-        ports = sorted(
-            {
-                entry["port"]
-                for entry in node.facts.get("listeners") or ()
-                if (entry["unit"] in paths.UNITS or entry["process"].startswith(_SERVING))
-                and not access.loopback(entry["address"].removeprefix("::ffff:"))
-                and entry["address"].removeprefix("::ffff:") not in rails
-                and str(entry["port"]) != api
-            }
-        )
-        if ports:
-            yield node.name, f"ports {', '.join(map(str, ports))} are open without a firewall"
+    if node.facts.get("firewalls") != []:
+        return
+    rails = {address.split("/")[0] for addresses in node.rails.values() for address in addresses}
+    api = (node.part("api").get("url") or "").rpartition(":")[2]
+    ports = sorted(
+        {
+            entry["port"]
+            for entry in node.facts.get("listeners") or ()
+            if (entry["unit"] in paths.UNITS or entry["process"].startswith(_SERVING))
+            and not access.loopback(entry["address"].removeprefix("::ffff:"))
+            and entry["address"].removeprefix("::ffff:") not in rails
+            and str(entry["port"]) != api
+        }
+    )
+    if ports:
+        yield f"ports {', '.join(map(str, ports))} are open without a firewall"
 
 
-def _open_ray(cluster: Cluster) -> Iterator[Found]:
-    text = "Ray's State API accepts requests without a token"
-    return ((node.name, text) for node in cluster.read if node.part("ray").get("open"))
+@of_nodes
+def _open_ray(node: VerifiedNode) -> Iterator[str]:
+    if node.part("ray").get("open"):
+        yield "Ray's State API accepts requests without a token"
 
 
-def _expires(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        until = node.part("api").get("expires")
-        if until is not None and until - node.finished < tls.SOON.total_seconds():
-            days = max(0.0, until - node.finished) / _DAY
-            yield node.name, f"the certificate of {node.facts['api']['url']} expires in {days:.1f} days"
+@of_nodes
+def _expires(node: VerifiedNode) -> Iterator[str]:
+    until = node.part("api").get("expires")
+    if until is not None and until - node.finished < tls.SOON.total_seconds():
+        days = max(0.0, until - node.finished) / _DAY
+        yield f"the certificate of {node.facts['api']['url']} expires in {days:.1f} days"
 
 
-def _unwatched(cluster: Cluster) -> Iterator[Found]:
-    text = "gb10-watchdog.service is installed and does not run"
-    return ((node.name, text) for node in cluster.read if node.part("watchdog") and not node.part("watchdog")["active"])
+@of_nodes
+def _unwatched(node: VerifiedNode) -> Iterator[str]:
+    if node.part("watchdog") and not node.part("watchdog")["active"]:
+        yield "gb10-watchdog.service is installed and does not run"
 
 
-def _removes_ipc(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        removable = set(node.facts.get("login_users") or ()) - set(node.facts.get("lingering") or ()) - {"root"}
-        users = sorted(removable & set(node.facts.get("rank_users") or ()))
-        if users and node.facts.get("remove_ipc"):
-            yield node.name, f"ranks run as {', '.join(users)}, whose shared memory logind removes at logout"
+@of_nodes
+def _removes_ipc(node: VerifiedNode) -> Iterator[str]:
+    removable = set(node.facts.get("login_users") or ()) - set(node.facts.get("lingering") or ()) - {"root"}
+    users = sorted(removable & set(node.facts.get("rank_users") or ()))
+    if users and node.facts.get("remove_ipc"):
+        yield f"ranks run as {', '.join(users)}, whose shared memory logind removes at logout"
 
 
 _serving = partial(Check[Cluster], RUNNING, topic="serving", tested=RECORDED)

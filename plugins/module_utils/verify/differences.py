@@ -79,7 +79,7 @@ def _rows(nodes: Sequence[VerifiedNode]) -> Iterator[Row]:
     yield Row(
         "os-level-differs",
         "pending updates",
-        {node.name: _pending(node) or _NONE for node in _known(nodes)},
+        {node.name: _pending(node) or _NONE for node in nodes if node.part("updates").get("packages") is not None},
         alike=True,
     )
     yield Row("bios-differs", "BIOS", _values(nodes, lambda node: node.facts.get("bios")), alike=True)
@@ -93,7 +93,8 @@ def _rows(nodes: Sequence[VerifiedNode]) -> Iterator[Row]:
         for node in nodes
     }
     yield from _each("mtu-differs", "MTU of {}", mtus)
-    yield from _packages(nodes)
+    packages = {node.name: node.part("packages") for node in nodes if node.part("packages")}
+    yield from _each("packages-differ", "{}", packages, missing=_NONE)
     yield Row("patches-differ", "patched files of vLLM", _values(nodes, _patched))
     yield Row("image-differs", "images of the containers", _values(nodes, _images))
     yield Row("nccl-differs", "NCCL of the ranks", _values(nodes, nccl))
@@ -109,11 +110,6 @@ def _rows(nodes: Sequence[VerifiedNode]) -> Iterator[Row]:
 def _system(node: VerifiedNode) -> str:
     level = node.part("updates").get("level") or {}
     return " ".join(filter(None, (level.get("stamp"), level.get("installed"))))
-
-
-def _known(nodes: Sequence[VerifiedNode]) -> list[VerifiedNode]:
-    """Return the nodes whose pending packages were read."""
-    return [node for node in nodes if node.part("updates").get("packages") is not None]
 
 
 def pending_lines(cluster: Cluster) -> list[str]:
@@ -136,18 +132,13 @@ def _values(nodes: Sequence[VerifiedNode], value: Any) -> dict[str, str]:
     return {node.name: text for node in nodes if (text := value(node))}
 
 
-def _each(check: str, attribute: str, values: Mapping[str, Mapping[str, str]], alike: bool = False) -> Iterator[Row]:
-    """Yield a row for each key that two nodes or more have."""
+def _each(
+    check: str, attribute: str, values: Mapping[str, Mapping[str, str]], alike: bool = False, missing: str = ""
+) -> Iterator[Row]:
+    """Yield a row for each key of the nodes. ``missing``: the value of a node without one, "" to leave it out."""
     for key in sorted({key for each in values.values() for key in each}):
-        yield Row(
-            check, attribute.format(key), {name: each[key] for name, each in values.items() if each.get(key)}, alike
-        )
-
-
-def _packages(nodes: Sequence[VerifiedNode]) -> Iterator[Row]:
-    known = {node.name: node.part("packages") for node in nodes if node.part("packages")}
-    for package in sorted({package for each in known.values() for package in each}):
-        yield Row("packages-differ", package, {name: each.get(package, _NONE) for name, each in known.items()})
+        found = {name: each.get(key) or missing for name, each in values.items()}
+        yield Row(check, attribute.format(key), {name: value for name, value in found.items() if value}, alike)
 
 
 def _patched(node: VerifiedNode) -> str:

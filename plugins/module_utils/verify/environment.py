@@ -41,25 +41,11 @@ def of_process(environ: str) -> dict[str, str]:
 
 def sendable(variables: Mapping[str, str], key: str) -> dict[str, str]:
     """Return the variables in a form that may leave the node. Without ``key``, only the plain ones."""
-    shown = {name: value for name, value in variables.items() if _is_plain(name)}
-    return dict(
-        sorted(
-            (
-                shown
-                | {name: _digest(name, value, key) for name, value in variables.items() if key and name not in shown}
-            ).items()
-        )
-    )
-
-
-def _is_plain(name: str) -> bool:
-    return (name.startswith(_PLAIN) or name in _PLAIN_NAMES) and not _SECRET.search(name)
-
-
-def _digest(name: str, value: str, key: str) -> str:
-    return (
-        DIGEST
-        + hmac.new(key.encode(), f"{name}={value}".encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[
-            :_DIGITS
-        ]
-    )
+    sent = {}
+    for name, value in sorted(variables.items()):
+        if (name.startswith(_PLAIN) or name in _PLAIN_NAMES) and not _SECRET.search(name):
+            sent[name] = value
+        elif key:
+            text = f"{name}={value}".encode("utf-8", "surrogatepass")
+            sent[name] = DIGEST + hmac.new(key.encode(), text, hashlib.sha256).hexdigest()[:_DIGITS]
+    return sent

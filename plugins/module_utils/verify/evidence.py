@@ -18,7 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch.choices import
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import ORACLE, ROWS
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import View
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import command_line
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import Cluster, VerifiedNode
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import Cluster, Detect, VerifiedNode, of_nodes
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 #: The releases whose messages were read, as (major, minor). In others, a missing message means nothing.
@@ -114,10 +114,10 @@ def _finished(cluster: Cluster) -> bool:
     return healthy and bool(releases) and known and all(each["complete"] for each in logs)
 
 
-def _incomplete(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        if node.part("evidence") and not node.part("evidence")["complete"]:
-            yield node.name, "unknown: the journal has only a part of this start's messages"
+@of_nodes
+def _incomplete(node: VerifiedNode) -> Iterator[str]:
+    if node.part("evidence") and not node.part("evidence")["complete"]:
+        yield "unknown: the journal has only a part of this start's messages"
 
 
 def _disagree(cluster: Cluster) -> Iterator[Found]:
@@ -132,16 +132,16 @@ def _disagree(cluster: Cluster) -> Iterator[Found]:
                 yield "", f"{name}: " + "; ".join(f"{', '.join(values)} in {rank}" for rank, values in group.items())
 
 
-def _changed(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        recorded = node.part("evidence").get("recorded", [])
-        for name in _COMPARED:
-            old, new = choices.values(recorded, name), _values(node, name)
-            if choices.differ(old, new):
-                yield node.name, f"{name}: {', '.join(new)}, and {', '.join(old)} in the launch record"
+@of_nodes
+def _changed(node: VerifiedNode) -> Iterator[str]:
+    recorded = node.part("evidence").get("recorded", [])
+    for name in _COMPARED:
+        old, new = choices.values(recorded, name), _values(node, name)
+        if choices.differ(old, new):
+            yield f"{name}: {', '.join(new)}, and {', '.join(old)} in the launch record"
 
 
-def _planned(name: str, same: Callable[[str, str], bool]) -> Callable[[Cluster], Iterator[Found]]:
+def _planned(name: str, same: Callable[[str, str], bool]) -> Detect:
     """Return a check that finds each rank which logs another choice than the planned one, but not that."""
 
     def check(cluster: Cluster) -> Iterator[Found]:
@@ -178,10 +178,6 @@ def _disabled(cluster: Cluster) -> Iterator[Found]:
             yield from ((node.name, f"the log names {each}, but the patch selects Triton") for each in others)
 
 
-def _tables(cluster: Cluster) -> Iterator[Found]:
-    return _each(cluster, "table", "the log reports the default {}")
-
-
 def _fallbacks(cluster: Cluster) -> Iterator[Found]:
     yield from _each(cluster, "fallback", "{}")
     if "marlin" not in _decisions(cluster).get("moe_backend", ""):
@@ -214,7 +210,7 @@ def _kv_cache(cluster: Cluster) -> Iterator[Found]:
         yield "", "the log reports no size of the KV cache"
 
 
-def _without(decision: str, value: str, words: str) -> Callable[[Cluster], Iterator[Found]]:
+def _without(decision: str, value: str, words: str) -> Detect:
     """Return a check that finds a requested feature which the engine's configuration has turned off."""
 
     def check(cluster: Cluster) -> Iterator[Found]:
@@ -309,7 +305,7 @@ CHECKS = (
         expected="vLLM found a tuned table for each of its Triton kernels",
         why="vLLM has no table for this GPU and these shapes; the default block sizes are slower",
         fix="keep moe_config in vllm_patch_patches, or tune a table with vLLM's benchmark_moe.py",
-        detect=_tables,
+        detect=partial(_each, name="table", words="the log reports the default {}"),
     ),
     _runtime(
         "log-fallback",

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -17,10 +16,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import RuleNode, Situation, View
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.environment import DIGEST
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import RECORDED, Cluster, VerifiedNode
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import RECORDED, Cluster, Detect, VerifiedNode
 
 RULES: dict[str, Check[View]] = {rule.id: rule for rule in lint.RULES}
-Detect = Callable[[Cluster], Iterable[Found]]
 
 
 def of_rule(name: str, topic: str, detect: Detect | None = None) -> Check[Cluster]:
@@ -36,10 +34,13 @@ def of_state(name: str, topic: str, detect: Detect | None = None) -> Check[Clust
 
 
 def by_state(name: str) -> Detect:
-    """Return the condition of a wrong state of status.yml."""
-    return lambda cluster: [
-        ("", each.found) for each in symptoms.wrong_states(states(cluster)) if each.check.id == name
-    ]
+    """Return the condition of a wrong state of status.yml. Nodes without systemd have no state."""
+
+    def found(cluster: Cluster) -> list[Found]:
+        nodes = [node for node in cluster.nodes if node.unreachable or "services" in node.facts]
+        return [("", each.found) for each in symptoms.wrong_states(nodes) if each.check.id == name]
+
+    return found
 
 
 def _by_rule(rule: Check[View]) -> Detect:
@@ -48,15 +49,6 @@ def _by_rule(rule: Check[View]) -> Detect:
 
 def _running(check: Check[Any], topic: str, detect: Detect) -> Check[Cluster]:
     return replace(check, phase=RUNNING, topic=topic, expected=f"not the case: {check.shows}", detect=detect)
-
-
-def states(cluster: Cluster) -> list[dict[str, Any]]:
-    """Return the nodes in the form of health/status.py. Nodes without systemd have no state."""
-    return [
-        {"name": node.name, "head": node.head, "unreachable": node.unreachable, "status": node.facts}
-        for node in cluster.nodes
-        if node.unreachable or "services" in node.facts
-    ]
 
 
 def situation(cluster: Cluster) -> Situation:

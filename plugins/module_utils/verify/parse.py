@@ -37,14 +37,11 @@ def site_packages(maps: str) -> str:
 
 def recorded_files(record: str) -> dict[str, str]:
     """Return {path relative to the package folder: SHA-256} of vLLM's Python files in a wheel's RECORD."""
-    rows = (row for row in csv.reader(record.splitlines()) if len(row) == 3)
-    return {
-        path: _hex(digest) for path, digest, _size in rows if _SOURCE.fullmatch(path) and digest.startswith("sha256=")
-    }
-
-
-def _hex(digest: str) -> str:
-    return base64.urlsafe_b64decode(digest.removeprefix("sha256=") + "==").hex()
+    found = {}
+    for row in csv.reader(record.splitlines()):
+        if len(row) == 3 and _SOURCE.fullmatch(row[0]) and row[1].startswith("sha256="):
+            found[row[0]] = base64.urlsafe_b64decode(row[1].removeprefix("sha256=") + "==").hex()
+    return found
 
 
 def planned_rails(document: Any) -> dict[str, dict[str, Any]]:

@@ -41,18 +41,8 @@ _SHOWN = 40
 _NEVER = "never"
 
 
-def cluster(nodes: Sequence[Mapping[str, Any]]) -> Cluster:
-    """Return the nodes {name, head, unreachable, facts, paths, probe, started, finished} as VerifiedNode."""
-    return Cluster(
-        [
-            VerifiedNode(**{**node, "started": float(node["started"]), "finished": float(node["finished"])})
-            for node in nodes
-        ]
-    )
-
-
-def nodes(read: Mapping[str, Any], probed: Mapping[str, Any], now: float) -> list[dict[str, Any]]:
-    """Return the nodes for cluster(), from the results of the actions cluster_verify_info and cluster_verify_probe.
+def cluster(read: Mapping[str, Any], probed: Mapping[str, Any], now: float) -> Cluster:
+    """Return the nodes from the results of the actions cluster_verify_info and cluster_verify_probe.
 
     Either can be {}: a node whose connection broke between two tasks, or that --limit left out.
     """
@@ -63,15 +53,11 @@ def nodes(read: Mapping[str, Any], probed: Mapping[str, Any], now: float) -> lis
         "started": now,
         "finished": now,
     }
-    return [
-        {
-            **lost,
-            **(result.get("node") or {}),
-            "name": name,
-            **{part: probed[name].get(part, []) for part in ("paths", "probe")},
-        }
-        for name, result in read.items()
-    ]
+    nodes = []
+    for name, result in read.items():
+        probe = {part: each for part, each in probed.get(name, {}).items() if part in ("paths", "probe")}
+        nodes.append(VerifiedNode(**{**lost, **(result.get("node") or {}), **probe, "name": name}))
+    return Cluster(nodes)
 
 
 def problem(worst: str, fail_on: str) -> str:
@@ -82,22 +68,18 @@ def problem(worst: str, fail_on: str) -> str:
     )
 
 
-def rails(nodes: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
+def rails(known: Cluster, name: str) -> dict[str, Any]:
     """Return fabric_probe's options {rails, mtu} for a node: its rails with the peers in the same subnet."""
-    known = cluster(nodes)
     node = next((each for each in known.read if each.name == name), None)
     found = []
     for rail, addresses in node.rails.items() if node else ():
         peers = known.peers(node, rail) if node else {}
         if peers and addresses:
-            own = {"interface": rail, "address": addresses[0]}
-            found.append(
-                {
-                    **own,
-                    "peers": {peer: each[0] for peer, each in peers.items()},
-                    "macs": {peer: each[1] for peer, each in peers.items()},
-                }
-            )
+            by_peer = {
+                "peers": {peer: address for peer, (address, _mac) in peers.items()},
+                "macs": {peer: mac for peer, (_address, mac) in peers.items()},
+            }
+            found.append({"interface": rail, "address": addresses[0], **by_peer})
     return {"rails": found, "mtu": known.mtu}
 
 
@@ -121,15 +103,12 @@ def findings(known: Cluster, groups: Sequence[str], waivers: Mapping[str, str]) 
     )
 
 
-def report(
-    nodes: Sequence[Mapping[str, Any]], groups: Sequence[str], fail_on: str, waivers: Mapping[str, str]
-) -> dict[str, Any]:
+def report(known: Cluster, groups: Sequence[str], fail_on: str, waivers: Mapping[str, str]) -> dict[str, Any]:
     """Return {lines, json_lines, worst, failed}: text, a JSON document per line, and the worst severity or "".
 
     ``failed`` is whether it reaches ``fail_on`` (error, warning or never). Findings with a reason in ``waivers`` are
     shown, but do not count.
     """
-    known = cluster(nodes)
     found = findings(known, groups, waivers)
     ids = {check.id for check in CHECKS if check.topic in groups}
     rows = [row for row in differences.rows(known) if row.check in ids]

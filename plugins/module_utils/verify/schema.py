@@ -7,14 +7,15 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, WARNING
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, WARNING, Found
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import schema as fabric_schema
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
+from ansible_collections.gb10.cluster.plugins.module_utils.health.schema import ReadNode
 
 GROUPS = ("hardware", "fabric", "nccl", "runtime", "serving", "security")
 #: A check of a running cluster has no others.
@@ -29,20 +30,15 @@ def groups(run_tags: Sequence[str], skip_tags: Sequence[str]) -> list[str]:
     return [group for group in chosen if group not in skip_tags]
 
 
-@dataclass(frozen=True)
-class VerifiedNode:
-    """One node of the inventory.
+@dataclass(frozen=True, kw_only=True)
+class VerifiedNode(ReadNode):
+    """One node of the inventory, with the result of cluster_verify_info.
 
-    ``facts`` is the result of cluster_verify_info, {} if the node was not read; then ``unreachable`` has the reason.
     ``paths`` are fabric_probe's ``unverified``, ``probe`` are vllm_gpu_probe's ``checks``. The facts were read between
     ``started`` and ``finished``, in seconds since 1970 by the controller's clock. ``endpoint``: the API's URL for
     clients.
     """
 
-    name: str
-    head: bool
-    unreachable: str
-    facts: Mapping[str, Any]
     paths: Sequence[Mapping[str, Any]] = ()
     probe: Sequence[Mapping[str, Any]] = ()
     started: float = 0.0
@@ -127,3 +123,12 @@ class Cluster:
             for address in addresses
             if ipaddress.IPv4Interface(address).network in own
         }
+
+
+#: What finds a check's findings.
+Detect = Callable[[Cluster], Iterable[Found]]
+
+
+def of_nodes(texts: Callable[[VerifiedNode], Iterable[str]]) -> Detect:
+    """Return a check of each read node by itself. ``texts``: its findings."""
+    return lambda cluster: ((node.name, text) for node in cluster.read for text in texts(node))

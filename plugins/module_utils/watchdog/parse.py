@@ -14,21 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
-from ansible_collections.gb10.cluster.plugins.module_utils.health import probe
+from ansible_collections.gb10.cluster.plugins.module_utils.health import metrics
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import Engine, Process
 
 #: Changed by the engine's steps. The first three change only with output. A step of a chunked prefill has none: it
-#: changes the use of the KV cache. Source: vLLM 0.13 to 0.33, v1/metrics/loggers.py, v1/engine/async_llm.py
-#: (iteration_stats is None without outputs), v1/core/sched/scheduler.py (make_stats in each step).
-_GENERATED, _READ, _RUNNING = "vllm:generation_tokens_total", "vllm:prompt_tokens_total", "vllm:num_requests_running"
-_MARKS = (
-    "vllm:iteration_tokens_total_count",
-    _GENERATED,
-    _READ,
-    "vllm:kv_cache_usage_perc",
-    _RUNNING,
-    "vllm:num_requests_waiting",
-)
+#: changes the use of the KV cache. Source: vLLM 0.13 to 0.33, v1/engine/async_llm.py (iteration_stats is None without
+#: outputs), v1/core/sched/scheduler.py (make_stats in each step).
+_MARKS = ("steps", "generated", "read", "kv_cache", "running", "waiting")
 _COUNT = re.compile(r"\d{1,9}", re.ASCII)
 _STAT = re.compile(r"(\d+) \((.*)\) (\S)", re.DOTALL)
 #: A process chooses its name: the characters of a name, and its maximum length. Source: the kernel's TASK_COMM_LEN.
@@ -54,15 +46,15 @@ def engine(text: str, requests: str = "") -> Engine | None:
 
     ``requests`` is the number of open requests, "" if unknown.
     """
-    found = probe.sums(text, _MARKS)
-    if _GENERATED not in found:
+    found = metrics.read(text)
+    if "generated" not in found:
         return None
-    sums = {name: found.get(name, 0.0) for name in _MARKS}
+    values = {name: found.get(name, 0.0) for name in _MARKS}
     # A pooling model generates no tokens. The read ones are counted with the first output of a request.
     return Engine(
-        tuple(sums.values()),
-        sums[_GENERATED] + sums[_READ],
-        sums[_RUNNING],
+        tuple(values.values()),
+        values["generated"] + values["read"],
+        values["running"],
         int(requests) if _COUNT.fullmatch(requests) else 0,
     )
 

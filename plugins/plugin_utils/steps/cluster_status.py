@@ -15,7 +15,9 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.health import status
+from ansible_collections.gb10.cluster.plugins.module_utils.health.schema import StatusNode
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as run_lock_plan
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
@@ -35,7 +37,8 @@ def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, A
     """Return {node}, or {lines} of all nodes."""
     inputs = step.variable(variables, "gb10_inputs")
     if names := given.nodes:
-        nodes = [each["node"] for each in step.of_nodes(variables, names, "__gb10_status", {}).values()]
+        read = step.of_nodes(variables, names, "__gb10_status", {})
+        nodes = [load.load(StatusNode, each["node"], name) for name, each in read.items()]
         model = catalog.find(inputs["model"], inputs["settings"]["gb10_models"])
         return {"changed": False, "lines": status.lines(nodes, model.reference)}
     host = variables["inventory_hostname"]
@@ -48,7 +51,7 @@ def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, A
     found, reason = step.read("gb10.cluster.cluster_status_info", options, variables)
     if held := (found.get("lock") or {}).get("held"):
         found["lock"]["ended"] = _ended(held)
-    node = {**inputs["client"], "name": host, "head": head, "unreachable": reason, "status": found}
+    node = {"name": host, "head": head, "unreachable": reason, "facts": found, "client": inputs["client"]}
     return {"changed": False, "node": node}
 
 

@@ -39,15 +39,14 @@ class Inputs:
 
 def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> Values:
     """Return {paths, probe}. A node whose connection broke since it was read has neither."""
-    nodes = step.of_nodes(variables, given.nodes, "verify_node", {})
-    found = {name: result["node"] for name, result in nodes.items() if result.get("node")}
+    known = report.cluster(step.of_nodes(variables, given.nodes, "verify_node", {}), {}, 0.0)
     name = variables["inventory_hostname"]
-    facts = found[name]["facts"] if name in found else {}
-    if not facts:
+    facts = next((node.facts for node in known.read if node.name == name), None)
+    if facts is None:
         return {"changed": False, "paths": [], "probe": []}
     groups = schema.groups(variables["ansible_run_tags"], variables["ansible_skip_tags"])
     runtime = kernels.probe(facts) if given.gpu and "runtime" in groups else {}
-    rails = report.rails(list(found.values()), name) if "fabric" in groups else {"rails": []}
+    rails = report.rails(known, name) if "fabric" in groups else {"rails": []}
     checked = _called(step, "vllm_gpu_probe", {**runtime, "required": []}, variables) if runtime else {}
     options = {**rails, "timeout": given.timeout, "required": False}
     sent = _called(step, "fabric_probe", options, variables) if rails["rails"] else {}

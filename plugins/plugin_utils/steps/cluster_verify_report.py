@@ -53,25 +53,20 @@ class Inputs:
 
 def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> Values:
     """Return {lines, json_lines, problem, page}."""
-    nodes = _nodes(step, variables, given.nodes)
+    read, probed = (step.of_nodes(variables, given.nodes, name, {}) for name in ("verify_node", "verify_probe"))
+    known = report.cluster(read, probed, time.time())
     waivers = {name: str(reason or "") for name, reason in given.waivers.items()}
     tags = variables["ansible_run_tags"], variables["ansible_skip_tags"]
     groups = given.groups or schema.groups(*tags)
-    found = report.report(nodes, groups, given.fail_on, waivers)
+    found = report.report(known, groups, given.fail_on, waivers)
     found["problem"] = report.problem(found["worst"], given.fail_on) if found.pop("failed") else ""
     if given.page:
         records = _records(step, variables, given.records)
         cluster = given.cluster or Path(variables.get("inventory_dir") or "").name or "without a name"
-        page = html_report_report.page(nodes, groups, waivers, records)
+        page = html_report_report.page(known, groups, waivers, records)
         found["page"] = rendered({**page, "cluster": cluster, "quick": given.quick})
     # The page is longer than all other output of a run with -v.
     return {"changed": False, **found, "_ansible_verbose_override": True}
-
-
-def _nodes(step: Decision, variables: Mapping[str, Any], names: Sequence[str]) -> list[Values]:
-    read = step.of_nodes(variables, names, "verify_node", {})
-    probed = step.of_nodes(variables, names, "verify_probe", {})
-    return report.nodes(read, probed, time.time())
 
 
 def _records(step: Decision, variables: Mapping[str, Any], folder: str) -> Values:

@@ -74,7 +74,7 @@ def _measurement(step: Decision, plan: Plan, variables: Mapping[str, Any]) -> Va
     recorded = measurement.current(plan, installed)
     if reason := measurement.refusal(plan, recorded, runs, states[plan.head.name].get("api") or {}):
         return {"failed": True, "msg": reason}
-    return {"changed": False, "serves": runs, "steps": measurement.steps(runs)}
+    return {"changed": False, "serves": runs, "steps": measurement.steps(runs, len(names))}
 
 
 def _report(step: Decision, given: Inputs, variables: Mapping[str, Any]) -> Values:
@@ -87,7 +87,7 @@ def _report(step: Decision, given: Inputs, variables: Mapping[str, Any]) -> Valu
             *(("ansible_user", ""), ("ansible_host", "")),
         )
     )
-    nodes = [{**node, "evidence": found[node["name"]]} for node in verify_report.nodes(read, probed, time.time())]
+    cluster = verify_report.cluster(read, probed, time.time())
     problems = [*given.problems, *(problem for each in failed.values() for problem in each)]
     problems = [problem for number, problem in enumerate(problems) if problem not in problems[:number]]
     users = (*logins.values(), os.environ.get("USER"), step.variable(variables, "gb10_service_user"))
@@ -99,7 +99,7 @@ def _report(step: Decision, given: Inputs, variables: Mapping[str, Any]) -> Valu
     records, today = _records(step, plan, given.records, variables), datetime.now(UTC).strftime("%Y-%m-%d")
     try:
         document = report.document(
-            plan, nodes, records, today, io_words.public(), {**own, **given.names}, given.model, problems
+            plan, cluster, found, records, today, io_words.public(), {**own, **given.names}, given.model, problems
         )
     except ValueError as error:
         return {"failed": True, "msg": str(error)}

@@ -8,7 +8,7 @@ from pathlib import Path
 import launches
 from run_module import program, run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils.field_report import evidence, io_evidence
+from ansible_collections.gb10.cluster.plugins.module_utils.field_report import io_evidence, redact
 
 DGX = 'DGX_NAME="DGX Spark"\nDGX_SWBUILD_VERSION="7.6.1"\nDGX_SERIAL_NUMBER="1792923004567"\n'
 SMI = """
@@ -30,12 +30,12 @@ GPU 0000000F:01:00.0
 
 def test_a_long_text_is_cut_between_words() -> None:
     assert (
-        evidence.bounded("a " * evidence.MOST_TEXT + "hf_AbCd1234")
-        == ("a " * evidence.MOST_TEXT)[: evidence.MOST_TEXT - 5].rstrip() + " ..."
+        redact.bounded("a " * redact.MOST_TEXT + "hf_AbCd1234")
+        == ("a " * redact.MOST_TEXT)[: redact.MOST_TEXT - 5].rstrip() + " ..."
     )
-    assert evidence.bounded("x" * 5000) == " ..."
-    assert evidence.bounded("a\x1b[2J\nb") == "a [2J b"
-    assert len(evidence.bounded(["x"] * 5000)) == evidence.MOST_ENTRIES
+    assert redact.bounded("x" * 5000) == " ..."
+    assert redact.bounded("a\x1b[2J\nb") == "a [2J b"
+    assert len(redact.bounded(["x"] * 5000)) == redact.MOST_ENTRIES
 
 
 def test_files_have_only_the_listed_lines(tmp_path: Path) -> None:

@@ -11,13 +11,12 @@ import pytest
 from cluster_nodes import cluster_plan, spark
 from snapshot import assert_recorded
 from typed_plans import typed
-from verified_nodes import GIB, pair
+from verified_nodes import GIB, cluster, findings, pair
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
 from ansible_collections.gb10.cluster.plugins.module_utils.field_report import io_words, report
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verify_report
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
 
 PROBE = [
     {"name": name, "state": "passed", "cause": "", "error": 0.01, "bound": 0.02, "seconds": 1.0, "message": ""}
@@ -45,7 +44,7 @@ def test_the_report_of_a_pair_is_the_recorded_one() -> None:
     nodes = [{**node, "probe": PROBE} for node in pair()]
     for node in nodes:
         node["facts"]["links"] = links
-    found = report.document(typed(plan), nodes, {}, "2026-11-22", io_words.public(), {}, "")
+    found = report.document(typed(plan), cluster(nodes), {}, {}, "2026-11-22", io_words.public(), {}, "")
     assert (found["verification"]["findings"], found["verification"]["differences"]) == ([], [])
     assert found["verification"]["passed"] == [check.id for check in verify_report.CHECKS]
     assert_recorded(field_reports.FOLDER / "simulated_pair.json", json.dumps(found, indent=1, sort_keys=True) + "\n")
@@ -69,8 +68,7 @@ def test_the_plan_of_a_recorded_report_is_the_reported_one(name: str) -> None:
 
 
 def found(recorded: dict[str, Any]) -> set[str]:
-    known = verify_report.cluster(field_reports.verified_nodes(recorded))
-    return {finding.check.id for finding in verify_report.findings(known, GROUPS, {})}
+    return set(findings(field_reports.verified_nodes(recorded)))
 
 
 @pytest.mark.parametrize("name", field_reports.REPORTS)

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 from typed_plans import typed
-from verified_nodes import Facts, pair
+from verified_nodes import Facts, cluster, pair
 
 from ansible_collections.gb10.cluster.plugins.module_utils.field_report import (
-    evidence,
     failure,
     io_words,
     measurement,
@@ -92,7 +91,9 @@ def document(
 ) -> dict[str, Any]:
     own = {**dict.fromkeys(hosts.values(), redact.ADDRESS), **(names or {})}
     of_plan = typed(plan) if plan else None
-    return report.document(of_plan, nodes, records or {}, "2026-11-22", PUBLIC, own, model, [PROBLEM])
+    items = {node["name"]: node.pop("evidence", {}) for node in nodes}
+    read = cluster(nodes)
+    return report.document(of_plan, read, items, records or {}, "2026-11-22", PUBLIC, own, model, [PROBLEM])
 
 
 def planted(value: Any, key: str = "") -> Any:
@@ -204,8 +205,13 @@ def test_no_planted_text_is_in_the_report(
 
 def test_a_host_with_the_name_of_an_address_hides_no_part_of_others() -> None:
     """The name 192 made node1.168.178.99 of another host's address, which has the form of a problem's place."""
-    nodes = [{"name": "192.168.178.20", "facts": {"hostname": "192"}}, {"name": "7", "facts": {"hostname": "box.lan"}}]
-    found = report.known_names(None, nodes, {"192.168.178.20": redact.ADDRESS, "10.0.0.7": redact.ADDRESS}, "MODEL")
+    names = {"192.168.178.20": "192", "7": "box.lan"}
+    nodes = [
+        {"name": name, "head": False, "unreachable": "", "facts": {"hostname": host}} for name, host in names.items()
+    ]
+    found = report.known_names(
+        None, cluster(nodes).nodes, {"192.168.178.20": redact.ADDRESS, "10.0.0.7": redact.ADDRESS}, "MODEL"
+    )
     assert found == {"192.168.178.20": "node1", "10.0.0.7": "ADDRESS", "box.lan": "node2", "box": "node2"}
     assert redact.redacted("see 192.168.178.99", found, PUBLIC) == "see ADDRESS"
 
@@ -258,7 +264,7 @@ def test_parts_are_bounded() -> None:
     plan, nodes, hosts = site()
     nodes[0]["evidence"] = {"evidence": {"routes": ["dev " * 999] * 999}}
     (text, *more) = document(plan, nodes, hosts)["nodes"][0]["evidence"]["routes"]
-    assert (len(text) <= evidence.MOST_TEXT, len(more)) == (True, evidence.MOST_ENTRIES - 1)
+    assert (len(text) <= redact.MOST_TEXT, len(more)) == (True, redact.MOST_ENTRIES - 1)
 
 
 def test_findings_and_differences_name_the_nodes_by_number() -> None:
@@ -371,5 +377,14 @@ def test_a_state_that_could_not_be_restored_is_refused(
 
 def test_a_measurement_ends_as_it_began() -> None:
     assert measurement.serves([STOPPED, RUNNING]) and not measurement.serves([STOPPED, {}])
-    assert measurement.steps(True)[-2:] == ["vllm_serve", "vllm_watchdog"]
-    assert measurement.steps(False)[-1] == measurement.steps(False)[0] == "stop"
+    stop = ["vllm_watchdog/stop", "vllm_serve/stop"]
+    assert measurement.steps(True, 2)[-2:] == ["vllm_serve/main", "vllm_watchdog/main"]
+    assert measurement.steps(False, 2)[-2:] == measurement.steps(False, 2)[:2] == stop
+    assert "nccl_sm121_build/bandwidth" in measurement.steps(True, 2)
+    assert measurement.steps(True, 1) == [
+        *stop,
+        "gb10/main",
+        "ray_cluster/main",
+        "vllm_serve/main",
+        "vllm_watchdog/main",
+    ]

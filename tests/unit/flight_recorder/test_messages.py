@@ -15,7 +15,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.watch
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import parse
 
 KEY, OTHER = "a" * 64, "b" * 64
-MESSAGE = Message(messages.SAMPLE, "spark2", "spark1", "session", 1, "nonce", FULL, ("line",), 2, ("192.168.1.12",))
+MESSAGE = Message(messages.SAMPLE, "spark2", "spark1", "session", 1, "nonce", FULL, ("line",), ("192.168.1.12",))
 
 
 def test_a_message_survives_its_datagram_and_fits_one_frame() -> None:

@@ -141,12 +141,14 @@ vllm:generation_tokens_total{engine="0"} 1.5e+06
 vllm:generation_tokens_created{engine="0"} 1.7e+09
 vllm:num_requests_running_other 9
 vllm:num_requests_waiting nan
+vllm:prompt_tokens_total 1e
+vllm:prefix_cache_hits_total 1e999
 """
 
 
 def test_only_the_wanted_metrics_are_read() -> None:
     found = parse.engine(METRICS)
-    assert found == Engine(running=3.0, generated=1.5e6, kv_cache=0.5)
+    assert found == Engine(running=3.0, generated=1.5e6, kv_cache=0.5, read=0.0, cache_hits=0.0)
     assert parse.engine("<html>") is None
 
 

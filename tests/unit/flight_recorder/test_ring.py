@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 from flight_records import FULL
 
@@ -14,7 +16,7 @@ def file(count: int, boot: str = "one", kind: str = ring.SAMPLE) -> bytes:
     for number in range(1, count + 1):
         place = ring.place(number)
         each = kind if number == count else ring.SAMPLE
-        data[place : place + ring.SLOT] = ring.slot(number, boot, each, float(number), schema.plain(FULL), ["line"])
+        data[place : place + ring.SLOT] = ring.slot(number, boot, each, float(number), asdict(FULL), ["line"])
     return bytes(data)
 
 
@@ -52,7 +54,7 @@ def test_a_damaged_slot_is_left_out(change: bytes) -> None:
 
 def test_lines_that_do_not_fit_are_left_out_oldest_first() -> None:
     lines = [f"{number} " + "x" * 290 for number in range(50)]
-    data = ring.slot(1, "boot", ring.SAMPLE, 1.0, schema.plain(FULL), lines)
+    data = ring.slot(1, "boot", ring.SAMPLE, 1.0, asdict(FULL), lines)
     assert len(data) == ring.SLOT
     kept = ring.slots(data)[0]["lines"]
     assert kept and kept == lines[-len(kept) :]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ def test_a_sample_survives_its_json() -> None:
 
 
 def with_(**changes: Any) -> bytes:
-    return json.dumps({**schema.plain(FULL), **changes}).encode()
+    return json.dumps({**asdict(FULL), **changes}).encode()
 
 
 HOSTILE = {

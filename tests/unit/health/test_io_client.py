@@ -7,12 +7,13 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 from run_module import program
+from small_server import serving
 
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, probe
 
@@ -27,72 +28,38 @@ vllm:generation_tokens_created{{engine="0",model_name="tiny"}} 1.795219871787122
 """
 
 
-class Server(ThreadingHTTPServer):
-    """A fake vLLM server whose behavior a test sets."""
-
-    daemon_threads = True
+class Vllm:
+    """A fake vLLM server whose behavior a test sets. Without a completion, it hangs until the test is over."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.health = 200
+        self.health, self.cut_off, self.metrics = 200, False, True
         self.completion: tuple[int, str] | None = (200, "{}")
-        self.cut_off = False
-        self.metrics = True
-        self.generated = 48.0
-        self.per_look = 0.0
+        self.generated, self.per_look = 48.0, 0.0
         self.asked: list[dict[str, Any]] = []
         self.end = threading.Event()
+        self.at = io_client.Server("")
 
-    @property
-    def at(self) -> io_client.Server:
-        return io_client.Server(f"http://127.0.0.1:{self.server_port}")
-
-
-class Handler(BaseHTTPRequestHandler):
-    """Answers, or hangs until the test is over."""
-
-    server: Server
-
-    def do_GET(self) -> None:
-        """Send health or metrics."""
-        if self.path == "/metrics":
-            self.server.generated += self.server.per_look
-            self.reply(
-                200 if self.server.metrics else 404, METRICS.format(prompt=14.0, generated=self.server.generated)
-            )
-        else:
-            self.reply(self.server.health, "")
-
-    def do_POST(self) -> None:
-        """Send a completion, or an error."""
-        self.server.asked.append(
-            {"path": self.path, **json.loads(self.rfile.read(int(self.headers["Content-Length"])))}
-        )
-        if self.server.completion is None:
-            self.server.end.wait(30)
-        else:
-            self.reply(*self.server.completion)
-
-    def reply(self, status: int, body: str) -> None:
-        """Send an answer, truncated if the test sets that."""
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body) + (10 if self.server.cut_off else 0)))
-        self.end_headers()
-        self.wfile.write(body.encode())
-
-    def log_message(self, *_arguments: Any) -> None:
-        """Log nothing."""
+    def answer(self, request: BaseHTTPRequestHandler) -> tuple[int, str, dict[str, str]]:
+        """Return health, metrics, or a completion, which is truncated if the test sets that."""
+        status, body = self.health, ""
+        if request.path == "/metrics":
+            self.generated += self.per_look
+            status, body = 200 if self.metrics else 404, METRICS.format(prompt=14.0, generated=self.generated)
+        elif request.command == "POST":
+            self.asked.append({"path": request.path, **json.loads(request.body)})  # type: ignore[attr-defined]
+            if self.completion is None:
+                self.end.wait(30)
+            status, body = self.completion or (200, "{}")
+        return status, body, {"content-length": str(len(body) + 10)} if self.cut_off else {}
 
 
 @pytest.fixture
-def vllm() -> Iterator[Server]:
-    with Server() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server
-        server.end.set()
-        server.shutdown()
-        thread.join()
+def vllm() -> Iterator[Vllm]:
+    found = Vllm()
+    with serving(found.answer) as url:
+        found.at = io_client.Server(url)
+        yield found
+        found.end.set()
 
 
 @pytest.mark.parametrize(
@@ -105,20 +72,18 @@ def vllm() -> Iterator[Server]:
     ],
     ids=["engine is dead", "other model", "long", "not finite"],
 )
-def test_an_error_is_no_answer_however_many_tokens_others_get(
-    vllm: Server, status: int, body: str, reason: str
-) -> None:
+def test_an_error_is_no_answer_however_many_tokens_others_get(vllm: Vllm, status: int, body: str, reason: str) -> None:
     vllm.completion, vllm.per_look = (status, body), 5.0
     assert io_client.answers(vllm.at, "tiny", 10) == (False, reason)
 
 
-def test_a_busy_engine_answers(vllm: Server) -> None:
+def test_a_busy_engine_answers(vllm: Vllm) -> None:
     vllm.completion, vllm.per_look = None, 5.0
     assert io_client.answers(vllm.at, "tiny", 0.2) == (True, "")
 
 
 @pytest.mark.parametrize("metrics", [True, False], ids=["frozen", "no metrics"])
-def test_a_hanging_engine_does_not_answer(vllm: Server, metrics: bool) -> None:
+def test_a_hanging_engine_does_not_answer(vllm: Vllm, metrics: bool) -> None:
     vllm.completion, vllm.metrics = None, metrics
     answered, reason = io_client.answers(vllm.at, "tiny", 0.2)
     assert not answered
@@ -127,27 +92,27 @@ def test_a_hanging_engine_does_not_answer(vllm: Server, metrics: bool) -> None:
 
 
 @pytest.mark.parametrize("completion", [(200, "{}"), (500, "oops")], ids=["answer", "error"])
-def test_what_breaks_off_is_no_answer(vllm: Server, completion: tuple[int, str]) -> None:
+def test_what_breaks_off_is_no_answer(vllm: Vllm, completion: tuple[int, str]) -> None:
     vllm.cut_off, vllm.completion = True, completion
     answered, reason = io_client.answers(vllm.at, "tiny", 10)
     assert not answered and "no answer" in reason
 
 
 def test_nobody_listens() -> None:
-    with Server() as server:
-        at = server.at
+    with serving(Vllm().answer) as url:
+        at = io_client.Server(url)
     answered, reason = io_client.answers(at, "tiny", 1)
     assert not answered and "refused" in reason
     assert (io_client.health(at), io_client.tokens(at)) == ((False, ""), None)
 
 
 @pytest.mark.parametrize(("status", "expected"), [(200, True), (503, False), (500, False)])
-def test_health(vllm: Server, status: int, expected: bool) -> None:
+def test_health(vllm: Vllm, status: int, expected: bool) -> None:
     vllm.health = status
     assert io_client.health(vllm.at) == (expected, "")
 
 
-def test_the_server_is_asked_past_a_proxy(vllm: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_is_asked_past_a_proxy(vllm: Vllm, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
@@ -157,7 +122,7 @@ def test_the_server_is_asked_past_a_proxy(vllm: Server, monkeypatch: pytest.Monk
     assert (asked["path"], asked["model"], asked["max_tokens"]) == ("/v1/completions", "tiny", 1)
 
 
-def test_tokens_are_those_read_and_written(vllm: Server) -> None:
+def test_tokens_are_those_read_and_written(vllm: Vllm) -> None:
     assert io_client.tokens(vllm.at) == 14.0 + 48.0
     vllm.generated = 1.25e7
     assert io_client.tokens(vllm.at) == 14.0 + 1.25e7

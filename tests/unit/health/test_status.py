@@ -6,20 +6,22 @@ import json
 import os
 import shlex
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from run_module import program, run_module
+from small_server import serving
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, spans
 from ansible_collections.gb10.cluster.plugins.module_utils.health import example, io_client, io_status, probe
 from ansible_collections.gb10.cluster.plugins.module_utils.health import status as health_status
+from ansible_collections.gb10.cluster.plugins.module_utils.health.schema import Client, StatusNode
 from ansible_collections.gb10.cluster.plugins.module_utils.health.status import GIB
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
@@ -39,20 +41,6 @@ vllm:spec_decode_num_draft_tokens_total{{engine="0",model_name="tiny"}} 20.0
 vllm:spec_decode_num_accepted_tokens_total{{engine="0",model_name="tiny"}} 15.0
 vllm:generation_tokens_created{{engine="0",model_name="tiny"}} 1.7952198717871225e+09
 """
-
-
-def test_metrics() -> None:
-    expected = {
-        "generated": 50.0,
-        "running": 3.0,
-        "waiting": 1.0,
-        "cache_queries": 40.0,
-        "cache_hits": 30.0,
-        "drafted": 20.0,
-        "accepted": 15.0,
-    }
-    assert health_status.metrics(METRICS.format(generated=48.0)) == expected
-    assert health_status.metrics("") == {}
 
 
 def process(pid: int, name: str) -> dict[str, Any]:
@@ -134,7 +122,10 @@ API = {
 }
 
 
-def node(name: str, **status: Any) -> dict[str, Any]:
+CLIENT = Client("http://192.168.1.11:8000/v1", "192.168.1.11", "nvidia", "/etc/gb10/api.key", "")
+
+
+def node(name: str, **status: Any) -> StatusNode:
     facts = {
         "services": [service("gb10-ray.service"), service("gb10-vllm.service", load="not-found")],
         "ranks": [process(812, "VLLM::Worker_TP")],
@@ -149,17 +140,11 @@ def node(name: str, **status: Any) -> dict[str, Any]:
         "error": {},
         "api": {},
     }
-    client = {
-        "address": "192.168.1.11",
-        "user": "nvidia",
-        "endpoint": "http://192.168.1.11:8000/v1",
-        "key_file": "/etc/gb10/api.key",
-        "ca_file": "",
-    }
-    return {"name": name, "head": bool(status.get("api")), **client, "unreachable": "", "status": {**facts, **status}}
+    head = bool(status.get("api"))
+    return StatusNode(name=name, head=head, unreachable="", facts={**facts, **status}, client=CLIENT)
 
 
-def screen(*nodes: dict[str, Any], wanted: str = "/srv/models/tiny") -> list[str]:
+def screen(*nodes: StatusNode, wanted: str = "/srv/models/tiny") -> list[str]:
     return health_status.lines(nodes, wanted)
 
 
@@ -202,13 +187,7 @@ def test_the_request_to_a_pooling_model(kind: str, word: str) -> None:
 
 
 def test_a_shell_reads_the_lines_of_the_request_as_one_command() -> None:
-    api = {
-        "endpoint": "https://spark.example.com:8000/v1",
-        "user": "",
-        "address": "spark1",
-        "key_file": "",
-        "ca_file": "/etc/a b.crt",
-    }
+    api = Client("https://spark.example.com:8000/v1", "spark1", "", "", "/etc/a b.crt")
     said = example.client(api, "a 'model' $HOME", "generate")
     printed = subprocess.run(
         ["sh", "-c", "\n".join(said).replace("curl", "printf '%s\n'", 1)], capture_output=True, text=True, check=True
@@ -220,9 +199,9 @@ def test_a_shell_reads_the_lines_of_the_request_as_one_command() -> None:
         "--json",
     ]
     assert json.loads(printed.splitlines()[4])["model"] == "a 'model' $HOME"
-    keyed = example.client({**api, "key_file": "/etc/gb10/api.key"}, "tiny", "generate")
+    keyed = example.client(replace(api, key_file="/etc/gb10/api.key"), "tiny", "generate")
     assert keyed[:2] == ["key: ssh -t spark1 sudo cat /etc/gb10/api.key", "read -r OPENAI_API_KEY  # paste the key"]
-    own = {**api, "key_file": "/etc/gb10/api.key", "identity": "/home/me/my key", "port": "2222"}
+    own = replace(api, key_file="/etc/gb10/api.key", identity="/home/me/my key", port="2222")
     assert example.client(own, "tiny", "generate")[0] == (
         "key: ssh -t -i '/home/me/my key' -p 2222 spark1 sudo cat /etc/gb10/api.key"
     )
@@ -261,19 +240,13 @@ def test_the_status_has_what_the_memory_guard_did(monkeypatch: pytest.MonkeyPatc
     assert stop["text"].startswith(f"the memory guard stopped the services: {stop['reason']}; cause: ")
 
 
-def absent(reason: str) -> dict[str, Any]:
-    return {
-        "name": "spark1",
-        "address": "192.168.1.12",
-        "user": "nvidia",
-        "head": False,
-        "unreachable": reason,
-        "status": {},
-    }
+def absent(name: str, reason: str, head: bool = False) -> StatusNode:
+    client = replace(CLIENT, address="192.168.1.12")
+    return StatusNode(name=name, head=head, unreachable=reason, facts={}, client=client)
 
 
 def test_what_is_wrong_is_on_the_screen() -> None:
-    gone = {**absent("Failed to connect\n via ssh: No route to host"), "name": "spark2"}
+    gone = absent("spark2", "Failed to connect\n via ssh: No route to host")
     wedged = {
         **API,
         "answers": False,
@@ -303,19 +276,19 @@ STOPPED = service("gb10-vllm.service", active="inactive", sub="dead", pid=None, 
 UNTRUSTED = {**API, "healthy": False, "reason": "certificate has expired"}
 
 
-def linked(*links: dict[str, Any]) -> list[dict[str, Any]]:
+def linked(*links: dict[str, Any]) -> list[StatusNode]:
     return [node("spark1", api=API, links=list(links))]
 
 
-def drafted(count: float, accepted: float) -> list[dict[str, Any]]:
+def drafted(count: float, accepted: float) -> list[StatusNode]:
     return [node("spark1", api={**API, "drafted": count, "accepted": accepted})]
 
 
-def watched(head: dict[str, Any], worker: dict[str, Any]) -> list[dict[str, Any]]:
+def watched(head: dict[str, Any], worker: dict[str, Any]) -> list[StatusNode]:
     return [node("spark1", api=API, watchdog=head), node("spark2", watchdog=worker)]
 
 
-def pair(key: str, first: Any, second: Any = "") -> list[dict[str, Any]]:
+def pair(key: str, first: Any, second: Any = "") -> list[StatusNode]:
     return [node("spark1", api=API, **{key: first}), node("spark2", **{key: second} if second else {})]
 
 
@@ -332,7 +305,7 @@ NEWER["compared"] = {"DGX OS": "7.6.0", "kernel": "6.17"}
 ENDED = {"pid": None, "active": "inactive", "sub": "dead", "enabled": False}
 OFF = [service(unit) | ENDED for unit in ("gb10-ray.service", "gb10-vllm.service")]
 #: State -> its nodes, and a line of the screen.
-STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
+STATES: dict[str, tuple[list[StatusNode], str]] = {
     "many accepted": (drafted(2000, 1420), "draft: 71% of 2000 tokens accepted"),
     "few accepted": (
         drafted(1000, 20),
@@ -406,14 +379,14 @@ STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
         "model: none is served at http://192.168.1.11:8000/v1, TLS error: certificate has expired",
     ),
     "an absent head": (
-        [{**absent("timed out"), "head": True}, node("spark2")],
+        [absent("spark1", "timed out", head=True), node("spark2")],
         "model: unknown, because spark1 cannot be read",
     ),
 }
 
 
 @pytest.mark.parametrize(("nodes", "line"), STATES.values(), ids=STATES)
-def test_a_state_has_its_line(nodes: list[dict[str, Any]], line: str) -> None:
+def test_a_state_has_its_line(nodes: list[StatusNode], line: str) -> None:
     assert line in screen(*nodes)
 
 
@@ -467,46 +440,32 @@ def test_span(seconds: float, expected: str) -> None:
     assert spans.span(seconds) == expected
 
 
-class Handler(BaseHTTPRequestHandler):
+class Vllm:
     """A fake vLLM that generates 10 tokens between two requests."""
 
-    generated = 0.0
-    opened: ClassVar[list[str]] = []
-    models: ClassVar[Any] = {"data": [{"id": "tiny", "root": "/srv/models/tiny", "max_model_len": 4096}]}
+    def __init__(self) -> None:
+        self.page, self.generated, self.status = METRICS, 0.0, 200
+        self.opened, self.keys = list[str](), list[str | None]()
+        self.models: Any = {"data": [{"id": "tiny", "root": "/srv/models/tiny", "max_model_len": 4096}]}
 
-    def do_GET(self) -> None:
-        """Send health, metrics or models."""
-        type(self).generated += 10.0 * (self.path == "/metrics")
-        body = {"/metrics": METRICS.format(generated=self.generated), "/v1/models": json.dumps(self.models)}.get(
-            self.path, ""
-        )
-        self.reply(body)
-
-    def do_POST(self) -> None:
-        """Send a token."""
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.reply("{}")
-
-    def reply(self, body: str) -> None:
-        """Send the body."""
-        self.send_response(200)
-        if self.opened:
-            self.send_header(io_guard.OPEN_REQUESTS, self.opened.pop(0))
-        self.end_headers()
-        self.wfile.write(body.encode())
-
-    def log_message(self, *_arguments: Any) -> None:
-        """Log nothing."""
+    def answer(self, request: BaseHTTPRequestHandler) -> tuple[int, str, dict[str, str]]:
+        """Return health, metrics, models or a token."""
+        self.keys.append(request.headers["Authorization"])
+        self.generated += 10.0 * (request.path == "/metrics")
+        bodies = {"/metrics": self.page.format(generated=self.generated), "/v1/models": json.dumps(self.models)}
+        headers = {io_guard.OPEN_REQUESTS: self.opened.pop(0)} if self.opened else {}
+        return self.status, bodies.get(request.path, "{}"), headers
 
 
 @pytest.fixture
-def at() -> Iterator[io_client.Server]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield io_client.Server(f"http://127.0.0.1:{server.server_port}")
-        server.shutdown()
-        thread.join()
+def vllm() -> Vllm:
+    return Vllm()
+
+
+@pytest.fixture
+def at(vllm: Vllm) -> Iterator[io_client.Server]:
+    with serving(vllm.answer) as url:
+        yield io_client.Server(url)
 
 
 def test_a_server_is_watched_and_asked(at: io_client.Server) -> None:
@@ -531,14 +490,13 @@ def test_a_server_is_watched_and_asked(at: io_client.Server) -> None:
     }
 
 
-def test_the_drain_ends_with_the_last_request(at: io_client.Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_drain_ends_with_the_last_request(vllm: Vllm, at: io_client.Server) -> None:
     """The engine's own count is 4, until the page has none."""
-    monkeypatch.setattr(Handler, "opened", ["5", "1"])
+    vllm.opened = ["5", "1"]
     assert io_status.drained(at, 0)[0] == 5
-    monkeypatch.setitem(globals(), "METRICS", "vllm:num_requests_running 0\n")
-    monkeypatch.setattr(Handler, "opened", ["1", "0"])
+    vllm.page, vllm.opened = "vllm:num_requests_running 0\n", ["1", "0"]
     assert io_status.drained(at, 5, 0.01)[0] == 0
-    assert Handler.opened == []
+    assert vllm.opened == []
 
 
 def test_an_api_is_closed_for_some_time(tmp_path: Path) -> None:
@@ -557,26 +515,23 @@ def test_a_drain_closes_the_api_for_longer_than_it_waits(tmp_path: Path) -> None
 
 
 def test_the_key_goes_to_the_service_alone(
-    at: io_client.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    vllm: Vllm, at: io_client.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file, sent = tmp_path / "key", []
+    file, vllm.status = tmp_path / "key", 503
     file.write_text("5ec0e7\n", encoding="ascii")
-    monkeypatch.setattr(
-        Handler, "reply", lambda self, _body: sent.append(self.headers["Authorization"]) or self.send_error(503)
-    )
     monkeypatch.setattr(io_client, "health", lambda _server: (True, ""))
     facts = io_status.api(at, io_client.api_key(str(file)), 0, 5)
     assert facts["answers"] is False
     assert "instead of gb10-vllm.service, so the API's key was not sent" in facts["reason"]
-    assert set(sent) == {None}
+    assert set(vllm.keys) == {None}
     assert "5ec0e7" not in str(facts)
 
 
-def test_a_server_without_models(at: io_client.Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(Handler, "models", {"data": []})
+def test_a_server_without_models(vllm: Vllm, at: io_client.Server, tmp_path: Path) -> None:
+    vllm.models = {"data": []}
     facts = io_status.api(at, io_client.api_key(""), 0, 5)
     assert facts["answers"] is False and "lists no model" in facts["reason"]
-    monkeypatch.setattr(Handler, "models", {"data": [{"id": "x" * io_client.MOST}]})
+    vllm.models = {"data": [{"id": "x" * io_client.MOST}]}
     assert "lists no model" in io_status.api(at, io_client.api_key(""), 0, 5)["reason"]
     file = tmp_path / "key"
     file.write_text("two words\n", encoding="ascii")
@@ -654,7 +609,7 @@ def test_only_all_services_that_ended_in_order_are_stopped_by_the_playbook() -> 
     for other in (failed, starts, [each | {"load": "not-found"} for each in OFF]):
         nodes = [node("spark1", services=other, watchdog=down), node("spark2", services=other, watchdog=down)]
         assert "stopped by" not in "\n".join(screen(*nodes))
-    away = node("spark2", services=OFF) | {"unreachable": "no route"}
+    away = replace(node("spark2", services=OFF), unreachable="no route")
     assert "stopped by" not in "\n".join(screen(node("spark1", services=OFF), away))
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ansible_collections.gb10.cluster.plugins.module_utils.access.causes import CAUSES as ACCESS
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import LAB
 from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms
+from ansible_collections.gb10.cluster.plugins.module_utils.health.schema import Client, StatusNode
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_log import CAUSES, CONSEQUENCES
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
 
@@ -250,7 +251,10 @@ def service(**facts: Any) -> dict[str, Any]:
     return {**plain, **facts}
 
 
-def node(head: bool = True, unreachable: str = "", **status: Any) -> dict[str, Any]:
+CLIENT = Client("", "192.168.1.11", "nvidia", "", "")
+
+
+def node(head: bool = True, unreachable: str = "", **status: Any) -> StatusNode:
     facts = {
         "services": [service()],
         "ranks": [{"pid": 8}],
@@ -260,8 +264,9 @@ def node(head: bool = True, unreachable: str = "", **status: Any) -> dict[str, A
         "links": [],
     }
     facts["api"] = API if head else {}
-    name = {"name": "spark1" if head else "spark2", "address": "192.168.1.11", "user": "nvidia"}
-    return {**name, "head": head, "unreachable": unreachable, "status": {} if unreachable else {**facts, **status}}
+    name = "spark1" if head else "spark2"
+    read = {} if unreachable else {**facts, **status}
+    return StatusNode(name=name, head=head, unreachable=unreachable, facts=read, client=CLIENT)
 
 
 GUARDED = {"active": True, "starts": [], "stop": {"reason": "only 1.0 GiB of memory were available"}}
@@ -373,7 +378,7 @@ def test_every_state_and_every_cause_of_no_access_is_driven() -> None:
 
 
 @pytest.mark.parametrize(("state", "wrong"), STATE_CASES)
-def test_states(state: str, wrong: dict[str, Any]) -> None:
+def test_states(state: str, wrong: StatusNode) -> None:
     lines = symptoms.states([wrong])
     assert [line.rpartition("#")[2] for line in lines] == [state] * bool(state)
     assert all(line.startswith("problem: ") and "; cause: " in line and "; fix: " in line for line in lines)

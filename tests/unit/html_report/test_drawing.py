@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 from drawings import parsed, texts
-from verified_nodes import Facts, healthy, pair
+from verified_nodes import Facts, cluster, healthy, pair
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.diagram import View
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report import drawing
@@ -18,7 +18,7 @@ RAIL, TWIN = "enp1s0f1np1", "enP2p1s0f1np1"
 
 def drawn(nodes: list[Facts], waivers: dict[str, str] | None = None) -> tuple[View, ElementTree.Element]:
     """Return the fabric, and its drawing."""
-    known = report.cluster(nodes)
+    known = cluster(nodes)
     found = report.findings(known, GROUPS, waivers or {})
     fabric = drawing.fabric(known, [each for each in found if not each.waived])
     return fabric, parsed(fabric)

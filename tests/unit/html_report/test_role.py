@@ -1,4 +1,7 @@
-"""playbooks/verify.yml writes the page on the controller, with the records next to the inventory."""
+"""playbooks/verify.yml writes JSON lines and the page on the controller, with the records next to the inventory.
+
+Both nodes are this machine, with a program that reports the same rails.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ LINKS = [
         "flags": ["UP", "LOWER_UP"],
         "addr_info": [{"family": "inet", "local": address, "prefixlen": 24}],
     }
-    for name, address in (("enp1s0f1np1", "10.110.0.1"), ("enP2p1s0f1np1", "10.110.1.1"))
+    for name, address in (("enp1s0f1np1", "10.110.0.1"), ("enP2p1s0f1np1", "10.110.0.2"))
 ]
 SHOW = "Show the findings and the differences between nodes"
 WRITE = "Write the report as an HTML page on the controller"
@@ -57,11 +60,15 @@ def verify(inventory: Path, page: Path, *arguments: str) -> Run:
 
 
 def test_the_page_is_written_and_readable_by_its_owner_only(inventory: Path) -> None:
-    page = inventory.parent / "report.html"
+    page, lines = inventory.parent / "report.html", inventory.parent / "verification.jsonl"
     # A relative path starts at the working directory.
-    done = verify(inventory, Path(os.path.relpath(page, ROOT)), "--diff")
-    assert done.status != 0, "both hosts have the same address"
-    assert done.changed_tasks() == {WRITE}
+    done = verify(inventory, Path(os.path.relpath(page, ROOT)), "--diff", "-e", f"verify_output={lines}")
+    assert done.status != 0 and "hmac:" not in done.output, "both hosts have the same address"
+    assert done.changed_tasks() == {WRITE, "Write the result as JSON lines on the controller"}
+    (written,) = inventory.parent.glob("verification*.jsonl")
+    summary, *documents = map(json.loads, written.read_text(encoding="utf-8").splitlines())
+    assert (summary["groups"], summary["read"], summary["worst"]) == (["fabric"], 2, "error")
+    assert {document["id"] for document in documents} == {"address-duplicate", "rails-share-subnet", "rails-crossed"}
     assert done.shown(SHOW)[-1] == f"page: {page}"
     assert page.stat().st_mode & 0o777 == 0o600
     assert "<!DOCTYPE" not in done.output

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from cluster_nodes import KNOWN, LOCK, Node, lock_of, spark
-from verified_nodes import pair
+from verified_nodes import findings, pair
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
@@ -17,8 +17,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema impo
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import context
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import RULES, WAIVERS, lint
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import VERIFY
-from ansible_collections.gb10.cluster.plugins.module_utils.verify import report
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 GIB = 2**30
@@ -249,4 +247,4 @@ def test_a_verification_finds_it(rule: str) -> None:
     plant = {"api-without-key": lambda nodes: nodes[0]["facts"]["api"].update(open=True)}
     nodes = pair()
     plant[rule](nodes)
-    assert [finding.check.id for finding in report.findings(report.cluster(nodes), GROUPS, {})] == [rule]
+    assert list(findings(nodes)) == [rule]

@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 from run_module import program
 from start_logs import CUDA
-from verified_nodes import Facts, pair, plant
+from verified_nodes import Facts, findings, pair, plant
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.paths import VLLM_UNIT
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_choices, io_client
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
-from ansible_collections.gb10.cluster.plugins.module_utils.verify import evidence, io_facts, report
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
+from ansible_collections.gb10.cluster.plugins.module_utils.verify import evidence, io_facts
 
 SERVE = ["/opt/gb10/bin/vllm", "serve", "/srv/m"]
 
@@ -78,7 +77,7 @@ def test_unknown_command_lines_have_no_decisions(argv: list[str], release: str) 
 
 
 def ids(nodes: list[Facts]) -> set[str]:
-    return {finding.check.id for finding in report.findings(report.cluster(nodes), GROUPS, {})}
+    return set(findings(nodes))
 
 
 def seen(*ranks: int, **found: list[str]) -> Callable[[Facts], None]:
@@ -170,28 +169,25 @@ def test_a_refuted_decision_is_one_finding(expected: str, change: Callable[[Fact
 
 
 @pytest.mark.parametrize(
-    ("change", "check", "place", "text"),
+    ("change", "check", "text"),
     [
         (
             unplanned(seen(2, attention=["FLASHINFER"])),
             "log-ranks-differ",
-            "",
-            "attention: TRITON_ATTN in Worker_TP0 on spark1; FLASHINFER in Worker_TP1 on spark2",
+            ": attention: TRITON_ATTN in Worker_TP0 on spark1; FLASHINFER in Worker_TP1 on spark2",
         ),
         (
             seen(2, attention=["FLASHINFER"]),
             "log-attention-backend",
-            "spark2",
-            "Worker_TP1 logs FLASHINFER instead of TRITON_ATTN",
+            "spark2: Worker_TP1 logs FLASHINFER instead of TRITON_ATTN",
         ),
     ],
     ids=["between ranks", "of the plan"],
 )
-def test_ranks_are_named_with_their_nodes(change: Callable[[Facts], None], check: str, place: str, text: str) -> None:
+def test_ranks_are_named_with_their_nodes(change: Callable[[Facts], None], check: str, text: str) -> None:
     nodes = pair()
     change(nodes[0]["facts"])
-    found = [each for each in report.findings(report.cluster(nodes), GROUPS, {}) if each.check.id == check]
-    assert [(each.place, each.found) for each in found] == [(place, text)]
+    assert findings(nodes)[check] == [text]
 
 
 def test_with_mp_each_node_has_the_log_of_its_ranks() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
-from verified_nodes import GIB, NOW, Facts, library, maps, pair, plant, process, service
+from verified_nodes import GIB, NOW, Facts, cluster, findings, library, maps, pair, plant, process, service
 
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import evidence, report
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
@@ -20,19 +22,17 @@ RAIL, TWIN = "enp1s0f1np1", "enP2p1s0f1np1"
 NCCL = pair()[0]["facts"]["nccl_installed"]["path"]
 
 
-def found(nodes: list[Facts], groups: tuple[str, ...] = GROUPS) -> dict[str, list[str]]:
-    """Return {ID: the findings as "node: text"}."""
-    result: dict[str, list[str]] = {}
-    for finding in report.findings(report.cluster(nodes), groups, {}):
-        result.setdefault(finding.check.id, []).append(f"{finding.place}: {finding.found}")
-    return result
+def reported(
+    nodes: list[Facts], groups: Sequence[str] = GROUPS, fail_on: str = "error", waivers: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    return report.report(cluster(nodes), groups, fail_on, waivers or {})
 
 
 @pytest.mark.parametrize("kind", ["spark", "lab", "foreign"])
 def test_a_healthy_cluster_has_no_finding(kind: str) -> None:
     nodes = pair(kind)
-    assert found(nodes) == {}
-    answer = report.report(nodes, GROUPS, "warning", {})
+    assert findings(nodes) == {}
+    answer = reported(nodes, fail_on="warning")
     title = f"verified 2 of 2 nodes with {len(report.CHECKS)} checks ({', '.join(GROUPS)}): no finding"
     counts = [] if kind == "lab" else ["programs with GPU code for 12.1 on spark1, spark2:", *COUNTS]
     assert answer["lines"] == [title, *counts]
@@ -44,7 +44,7 @@ def test_one_healthy_node_has_no_finding() -> None:
         (node, _other) = pair(kind)
         if node["facts"]["ray"]:
             node["facts"]["ray"]["nodes"].pop()
-        assert found([node]) == {}
+        assert findings([node]) == {}
 
 
 def test_a_node_of_another_system_has_no_facts() -> None:
@@ -53,7 +53,7 @@ def test_a_node_of_another_system_has_no_facts() -> None:
     nodes = [
         {**pair()[0], "facts": {name: value for name, value in empty.items() if name not in ("services", "ranks")}}
     ]
-    assert found(nodes) == {"facts-unread": ["spark1: interfaces: ip is not installed"]}
+    assert findings(nodes) == {"facts-unread": ["spark1: interfaces: ip is not installed"]}
 
 
 def swapped(kind: str, one: tuple[int, str], other: tuple[int, str]) -> Changes:
@@ -184,7 +184,7 @@ def faults(kind: str) -> dict[str, tuple[Changes, set[str], str]]:
 @pytest.mark.parametrize("kind", ["spark", "lab"])
 def test_a_planted_fault_has_its_finding(kind: str, fault: str) -> None:
     changes, ids, text = faults(kind)[fault]
-    result = found(plant(pair(kind), changes))
+    result = findings(plant(pair(kind), changes))
     assert result.keys() == ids
     assert not text or text in [entry for entries in result.values() for entry in entries]
 
@@ -265,7 +265,7 @@ WRONG: list[tuple[Changes, set[str]]] = [
     ("changes", "ids"), WRONG, ids=[f"{', '.join(changes)} {sorted(ids)}" for changes, ids in WRONG]
 )
 def test_a_wrong_fact_has_its_finding(changes: Changes, ids: set[str]) -> None:
-    assert found(plant(pair(), changes)).keys() == ids
+    assert findings(plant(pair(), changes)).keys() == ids
 
 
 THOR = {
@@ -337,7 +337,7 @@ WHOLE: dict[str, tuple[str, Changes, dict[str, list[str]]]] = {
 
 @pytest.mark.parametrize(("kind", "changes", "expected"), WHOLE.values(), ids=WHOLE)
 def test_all_findings_of_a_change(kind: str, changes: Changes, expected: dict[str, list[str]]) -> None:
-    assert found(plant(pair(kind), changes)) == expected
+    assert findings(plant(pair(kind), changes)) == expected
 
 
 def test_each_check_has_a_fault() -> None:
@@ -365,10 +365,10 @@ OTHERS = {
 def test_an_unreachable_node() -> None:
     nodes = pair()
     nodes[1] |= {"facts": {}, "unreachable": "ssh: connect to host spark2 port 22: No route to host"}
-    assert found(nodes) == {
+    assert findings(nodes) == {
         "node-unreachable": [f"spark2: it cannot be read: {nodes[1]['unreachable']}; docs/troubleshooting.md#no-route"]
     }
-    assert report.report(nodes, GROUPS, "error", {})["lines"][0].startswith("verified 1 of 2 nodes with")
+    assert reported(nodes)["lines"][0].startswith("verified 1 of 2 nodes with")
 
 
 def test_a_path_that_does_not_carry_packets() -> None:
@@ -382,7 +382,7 @@ def test_a_path_that_does_not_carry_packets() -> None:
     }
     nodes = pair()
     nodes[0]["paths"] = [path]
-    answer = report.report(nodes, ["fabric"], "error", {})
+    answer = reported(nodes, ["fabric"])
     assert (answer["worst"], answer["failed"], len(answer["lines"])) == ("error", True, 4)
     assert answer["lines"][1] == "error rail-path spark1: enp1s0f1np1 to spark2 (10.110.0.2): no reply (timeout)"
     assert answer["lines"][2].startswith("  expected: a reply of the right device")
@@ -391,7 +391,7 @@ def test_a_path_that_does_not_carry_packets() -> None:
 
 
 def test_the_rails_of_a_node_and_their_peers() -> None:
-    answer = report.rails(pair(), "spark1")
+    answer = report.rails(cluster(pair()), "spark1")
     assert answer["mtu"] == 9000
     assert answer["rails"] == [
         {
@@ -402,22 +402,22 @@ def test_the_rails_of_a_node_and_their_peers() -> None:
         }
         for half, name in ((1, TWIN), (0, RAIL))
     ]
-    assert report.rails(pair()[:1], "spark1") == {"rails": [], "mtu": 9000}
-    assert report.rails(pair(), "spark9")["rails"] == []
-    assert report.rails(pair("foreign"), "spark2")["rails"][0]["peers"] == {"spark1": "10.110.1.1"}
+    assert report.rails(cluster(pair()[:1]), "spark1") == {"rails": [], "mtu": 9000}
+    assert report.rails(cluster(pair()), "spark9")["rails"] == []
+    assert report.rails(cluster(pair("foreign")), "spark2")["rails"][0]["peers"] == {"spark1": "10.110.1.1"}
 
 
 def test_groups_severities_and_documents() -> None:
     nodes = plant(pair(), CLOCK | VLLM)
-    assert found(nodes, ("hardware",)).keys() == {"clock-wrong"}
+    assert findings(nodes, ("hardware",)).keys() == {"clock-wrong"}
     for groups, expected in ((["hardware"], [False, True, False]), (GROUPS, [True, True, False])):
-        found_by = [report.report(nodes, groups, fail_on, {})["failed"] for fail_on in ("error", "warning", "never")]
+        found_by = [reported(nodes, groups, fail_on)["failed"] for fail_on in ("error", "warning", "never")]
         assert found_by == expected
-    answer = report.report(nodes, GROUPS, "error", {})
-    summary, *findings, difference, counts = map(json.loads, answer["json_lines"])
+    answer = reported(nodes)
+    summary, *listed, difference, counts = map(json.loads, answer["json_lines"])
     assert (counts["kind"], answer["lines"][-3:]) == ("kernels", COUNTS)
     assert (summary["kind"], summary["error"], summary["warning"], summary["worst"]) == ("summary", 1, 1, "error")
-    assert [(each["id"], each["severity"], each["page"]) for each in findings] == [
+    assert [(each["id"], each["severity"], each["page"]) for each in listed] == [
         ("packages-differ", "error", "docs/verification.md#packages-differ"),
         ("clock-wrong", "warning", "docs/verification.md#clock-wrong"),
     ]
@@ -433,7 +433,7 @@ def test_groups_severities_and_documents() -> None:
 
 def test_findings_of_one_check_are_explained_once() -> None:
     nodes = plant(pair(), {"0/clock": NOW - 300, "1/clock": NOW - 300})
-    lines = report.report(nodes, GROUPS, "error", {})["lines"]
+    lines = reported(nodes)["lines"]
     assert [line.split(":")[0].strip() for line in lines[1:-4]] == [
         "warning clock-wrong spark1",
         "warning clock-wrong spark2",
@@ -445,7 +445,7 @@ def test_findings_of_one_check_are_explained_once() -> None:
 def test_a_waived_finding_is_shown_and_does_not_count() -> None:
     nodes = plant(pair(), CLOCK | VLLM)
     waivers = {"packages-differ": "a test of 0.31", "clock-wrong": " ", "no-such-check": "x"}
-    answer = report.report(nodes, GROUPS, "error", waivers)
+    answer = reported(nodes, waivers=waivers)
     assert answer["lines"][0].endswith(": 0 errors, 1 warnings, 1 waived")
     assert (
         answer["lines"][1] == "error (waived: a test of 0.31) packages-differ: vllm: 0.32.0 on spark1; 0.31.0 on spark2"
@@ -459,14 +459,14 @@ def test_pending_updates_are_shown_and_no_finding() -> None:
     pending = [{"name": "bash", "installed": "1", "candidate": "2"}]
     for node in nodes:
         node["facts"]["updates"]["packages"] = pending
-    said = report.report(nodes, ["hardware"], "warning", {})
+    said = reported(nodes, ["hardware"], "warning")
     assert not any("pending" in line for line in said["lines"]), "a package of another kind"
     pending.append({"name": "linux-image-6.17.0-1032-nvidia", "installed": "", "candidate": "1"})
-    said = report.report(nodes, ["hardware"], "warning", {})
+    said = reported(nodes, ["hardware"], "warning")
     text = "kernel: linux-image-6.17.0-1032-nvidia 1"
     assert f"pending on spark1, spark2: {text} (docs/updates.md)" in said["lines"] and not said["failed"]
-    assert not any("pending" in line for line in report.report(nodes, ["nccl"], "warning", {})["lines"])
+    assert not any("pending" in line for line in reported(nodes, ["nccl"], "warning")["lines"])
     nodes[1]["facts"]["updates"]["firmware"] = [{"device": "UEFI", "installed": "1", "candidate": "2"}]
-    said = report.report(nodes, ["hardware"], "warning", {})
+    said = reported(nodes, ["hardware"], "warning")
     (row,) = [json.loads(line) for line in said["json_lines"] if "pending updates" in line]
     assert row["values"] == {"spark1": text, "spark2": f"{text}; firmware of devices: UEFI 1 -> 2"}

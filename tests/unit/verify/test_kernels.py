@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from gpu_libraries import code, elf, fat
-from verified_nodes import pair
+from verified_nodes import cluster, findings, pair
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import PROBED
@@ -17,13 +17,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.verify import io_fact
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
 
 NONE = {"native": 0, "same_major": 0, "ptx": 0, "none": 53}
-
-
-def found(nodes: list[dict[str, Any]]) -> dict[str, list[str]]:
-    result: dict[str, list[str]] = {}
-    for finding in report.findings(report.cluster(nodes), GROUPS, {}):
-        result.setdefault(finding.check.id, []).append(f"{finding.place}: {finding.found}")
-    return result
 
 
 def probed(state: str, cause: str = "", error: float | None = None) -> list[dict[str, Any]]:
@@ -55,14 +48,16 @@ def test_missing_code_is_an_error(place: str, key: str, value: Any, text: str, n
     nodes = pair()
     nodes[0 if place == "chosen" else 1]["facts"]["kernels"][place] |= {key: value}
     expected = [f"spark{number}: {text}, has no code for 12.1 (programs: 53)" for number in names]
-    assert found(nodes) == {"kernel-missing": expected}
-    titles = [line for line in report.report(nodes, GROUPS, "never", {})["lines"] if line.startswith("programs")]
+    assert findings(nodes) == {"kernel-missing": expected}
+    titles = [
+        line for line in report.report(cluster(nodes), GROUPS, "never", {})["lines"] if line.startswith("programs")
+    ]
     groups = ["spark1, spark2"] if place == "chosen" else ["spark1", "spark2"]
     assert titles == [f"programs with GPU code for 12.1 on {group}:" for group in groups]
 
 
 def test_another_group_does_not_show_the_counts() -> None:
-    answer = report.report(pair(), ["fabric"], "never", {})
+    answer = report.report(cluster(pair()), ["fabric"], "never", {})
     assert (len(answer["lines"]), len(answer["json_lines"])) == (1, 1)
 
 
@@ -79,8 +74,8 @@ def test_another_group_does_not_show_the_counts() -> None:
 def test_a_failed_probe_is_an_error(results: list[dict[str, Any]], ids: set[str]) -> None:
     nodes = pair()
     nodes[1]["probe"] = results
-    assert found(nodes).keys() == ids
-    answer = report.report(nodes, GROUPS, "error", {})
+    assert findings(nodes).keys() == ids
+    answer = report.report(cluster(nodes), GROUPS, "error", {})
     assert answer["failed"] is bool(ids)
     before, after = "cuda passed, bf16 passed, fp8_torch passed, vllm passed", "fp4_vllm passed, clock passed"
     states = f"{before}, fp8_vllm {results[4]['state']}, {after}"
@@ -94,7 +89,7 @@ def test_a_stuck_clock_is_no_failed_kernel() -> None:
     nodes = pair()
     stuck = {"state": "failed", "cause": "clock", "error": None, "message": "at most 612 MHz in a second of load"}
     nodes[1]["probe"] = [*probed("passed")[:-1], {**probed("passed")[-1], **stuck}]
-    assert found(nodes) == {"gpu-clock-stuck": ["spark2: at most 612 MHz in a second of load"]}
+    assert findings(nodes) == {"gpu-clock-stuck": ["spark2: at most 612 MHz in a second of load"]}
 
 
 def test_a_kernel_that_vllm_patch_turned_off_may_fail() -> None:
@@ -103,9 +98,9 @@ def test_a_kernel_that_vllm_patch_turned_off_may_fail() -> None:
     nodes[0]["probe"], nodes[1]["probe"] = probed("failed", "wrong_result", 0.25), probed("failed", "no_kernel")
     disabled = nodes[0]["facts"]["evidence"]["planned"]["disabled"]
     disabled[:] = PROBED["fp8_vllm"]
-    assert "gpu-probe-failed" not in found(nodes)
+    assert "gpu-probe-failed" not in findings(nodes)
     disabled.pop()
-    assert found(nodes)["gpu-probe-failed"] == [
+    assert findings(nodes)["gpu-probe-failed"] == [
         "spark1: an FP8 matrix product of vLLM: wrong result (deviation 0.25, bound 0.02): x",
         "spark2: an FP8 matrix product of vLLM: no code for this GPU: x",
     ]

@@ -21,13 +21,13 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from decisions import decide
 from run_module import program, run_module
-from verified_nodes import pair
+from verified_nodes import cluster, findings, pair
 
 from ansible_collections.gb10.cluster.plugins.action import cluster_verify_info, step
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_status
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import io_facts, report
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, groups
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, VerifiedNode, groups
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
 LINKS = [
@@ -77,22 +77,14 @@ def test_a_machine_without_a_cluster(tmp_path: Path, check: bool) -> None:
     node = of_facts({**answer, "ranks": [], "environments": {}}, started)
     # The disks and processes are those of the machine that runs the tests.
     machine = {"disk-low", "disk-full", "process-memory", "memory-held", "memory-exhausted", "gpu-unavailable"}
-    assert findings(node).keys() <= machine | {"temperature-high"}
-    assert report.report([node], ["fabric"], "error", {})["failed"] is False
+    assert findings([node]).keys() <= machine | {"temperature-high"}
+    assert report.report(cluster([node]), ["fabric"], "error", {})["failed"] is False
 
 
 def of_facts(facts: dict[str, Any], started: float = 0.0) -> dict[str, Any]:
     """Return a node that was read."""
     times = {"started": started, "finished": time.time() if started else 0}
     return {"name": "x", "head": False, "unreachable": "", "facts": facts, **times}
-
-
-def findings(node: dict[str, Any]) -> dict[str, list[str]]:
-    """Return {ID: texts} of a node's findings."""
-    found: dict[str, list[str]] = {}
-    for finding in report.findings(report.cluster([node]), GROUPS, {}):
-        found.setdefault(finding.check.id, []).append(finding.found)
-    return found
 
 
 @pytest.mark.parametrize(
@@ -127,11 +119,10 @@ def test_a_node_without_results_is_unreachable() -> None:
     healthy = pair()[0]
     read = {"spark1": {"node": healthy}, "spark2": {"changed": False}}
     probed = {"spark1": {"paths": [1], "probe": [2]}, "spark2": {"skipped": True}}
-    first, second = report.nodes(read, probed, 7.0)
-    assert first == {**healthy, "paths": [1], "probe": [2]}
-    assert (second["name"], second["facts"], second["started"]) == ("spark2", {}, 7.0)
-    assert second["unreachable"].startswith("it was not read")
-    assert findings(second).keys() == {"node-unreachable"}
+    first, second = report.cluster(read, probed, 7.0).nodes
+    assert first == VerifiedNode(**{**healthy, "paths": [1], "probe": [2]})
+    assert (second.name, second.facts, second.started) == ("spark2", {}, 7.0)
+    assert second.unreachable.startswith("it was not read")
 
 
 @pytest.mark.parametrize(
@@ -163,7 +154,7 @@ def test_the_slow_checks_of_a_node(monkeypatch: pytest.MonkeyPatch, answer: Any,
     names = [call.kwargs["module_args"]["name"] for call in called.call_args_list]
     assert names == ["vllm_gpu_probe", "fabric_probe"]
     assert called.call_args.kwargs["module_args"]["inputs"] == {
-        **report.rails(pair(), "spark1"),
+        **report.rails(cluster(pair()), "spark1"),
         "timeout": 2,
         "required": False,
     }
@@ -208,7 +199,7 @@ def test_parts_that_cannot_be_read_have_a_reason(tmp_path: Path) -> None:
     answer = run_module("cluster_verify_info", {"install_dir": str(tmp_path), "quick": True}, tmp_path)
     assert answer["unread"]["interfaces"] == "ip -json address show failed: broken"
     assert "Host is down" in answer["unread"]["status"]
-    assert "interfaces: ip -json address show failed: broken" in findings(of_facts(answer))["facts-unread"]
+    assert "x: interfaces: ip -json address show failed: broken" in findings([of_facts(answer)])["facts-unread"]
 
 
 def digest(text: str) -> bytes:

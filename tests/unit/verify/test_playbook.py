@@ -41,25 +41,6 @@ LOCAL = {
 }
 
 
-def test_this_machine_as_two_nodes(tmp_path: Path) -> None:
-    """Both nodes are this machine, with a program that reports the same rails."""
-    links = [
-        {
-            "ifname": name,
-            "mtu": 9000,
-            "flags": ["UP", "LOWER_UP"],
-            "addr_info": [{"family": "inet", "local": address, "prefixlen": 24}],
-        }
-        for name, address in (("enp1s0f1np1", "10.110.0.1"), ("enP2p1s0f1np1", "10.110.0.2"))
-    ]
-    path, output = program(tmp_path, "ip", f"echo '{json.dumps(links)}'"), tmp_path / "verification.jsonl"
-    done = verified("--tags", "fabric", path=path, verify_quick=True, verify_output=str(output), **LOCAL)
-    assert done.status != 0 and "hmac:" not in done.output, done.output
-    summary, *documents = map(json.loads, output.read_text(encoding="utf-8").splitlines())
-    assert (summary["groups"], summary["read"], summary["worst"]) == (["fabric"], 2, "error")
-    assert {document["id"] for document in documents} == {"address-duplicate", "rails-share-subnet", "rails-crossed"}
-
-
 def test_gpu_kernels_of_an_installed_runtime(tmp_path: Path) -> None:
     """Both nodes are this machine, with a GPU, a runtime without code for it, and a probe with a wrong result."""
     site = tmp_path / "gb10/runtime/current/lib/python3.12/site-packages/vllm"

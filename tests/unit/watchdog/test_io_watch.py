@@ -15,13 +15,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 from packed import install
 from run_module import program
+from small_server import serving
 from waiting import wait_until
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_local, systemd
@@ -37,47 +38,34 @@ SECRET = "sk-planted-key"
 RANK = "open('/proc/self/comm', 'w').write('VLLM::Worker_TP'); import time; print(flush=True); time.sleep(600)"
 
 
-class Metrics(BaseHTTPRequestHandler):
+class Metrics:
     """A server whose engine works on one request; each read is a step while ``works`` is set."""
 
-    steps, running, works, hidden, slow, requests = 1, 1, True, False, 0.0, ""
-    posted: list[dict[str, Any]]
+    def __init__(self) -> None:
+        self.steps, self.works, self.hidden, self.slow, self.requests = 1, True, False, 0.0, ""
+        self.posted: list[dict[str, Any]] = []
 
-    def do_GET(self) -> None:
-        kind = type(self)
-        time.sleep(kind.slow)
-        kind.steps += kind.works
-        running = 0 if kind.hidden else kind.running
-        text = (
-            f"vllm:generation_tokens_total{{}} {kind.steps}\nvllm:num_requests_running{{}} {running}\nleak {SECRET}\n"
+    def answer(self, request: BaseHTTPRequestHandler) -> tuple[int, str, dict[str, str]]:
+        """Return metrics, or a slow answer of the engine."""
+        if request.command == "POST":
+            self.posted.append({"path": request.path, "body": json.loads(request.body)})  # type: ignore[attr-defined]
+            time.sleep(8 * (request.path == "/v1/completions"))
+            return 200, "", {}
+        time.sleep(self.slow)
+        self.steps += self.works
+        counts = (
+            f"vllm:generation_tokens_total{{}} {self.steps}\nvllm:num_requests_running{{}} {int(not self.hidden)}\n"
         )
-        self.send_response(200)
-        self.send_header("x-gb10-open-requests", kind.requests)
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    def do_POST(self) -> None:
-        content = self.rfile.read(int(self.headers["Content-Length"]))
-        type(self).posted.append({"path": self.path, "body": json.loads(content)})
-        if self.path == "/v1/completions":
-            time.sleep(8)
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_arguments: Any) -> None:
-        """Write nothing."""
+        return 200, f"{counts}leak {SECRET}\n", {"x-gb10-open-requests": self.requests}
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, type[Metrics]]]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Metrics]]:
     """Run a server, in this process and in the unit of vLLM."""
     monkeypatch.setattr(io_local, "_unit", lambda pid: UNIT if pid == os.getpid() else "")
-    kind = type("Handler", (Metrics,), {"posted": []})
-    with ThreadingHTTPServer(("127.0.0.1", 0), kind) as found:
-        found.daemon_threads = True
-        threading.Thread(target=found.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{found.server_address[1]}", kind
-        found.shutdown()
+    found = Metrics()
+    with serving(found.answer) as url:
+        yield url, found
 
 
 @pytest.fixture
@@ -146,12 +134,16 @@ class Cluster:
         return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
+def systemctl(folder: Path, show: str) -> Path:
+    """Install a systemctl that records its orders, and shows the state that a command prints. Return its folder."""
+    return program(folder / "bin", "systemctl", f'case "$1" in show) {show};; *) echo "$@" >> {folder}/calls;; esac')
+
+
 @pytest.fixture
 def cluster(
-    tmp_path: Path, server: tuple[str, type[Metrics]], rank: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, server: tuple[str, Metrics], rank: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Cluster]:
-    calls = tmp_path / "calls"
-    tools = program(tmp_path / "bin", "systemctl", f'case "$1" in show) echo active;; *) echo "$@" >> {calls};; esac')
+    tools = systemctl(tmp_path, "echo active")
     program(tools, "journalctl", f"echo 'log with {SECRET}'; echo 'Received request: prompt: planted'")
     monkeypatch.setenv("PATH", f"{tools}:{os.defpath}")
     for name in ("STATE_DIRECTORY", "RUNTIME_DIRECTORY"):
@@ -183,7 +175,7 @@ def until(condition: Callable[[], object]) -> object:
 @pytest.mark.parametrize("mode", ["restart", "auto"])
 def test_a_stopped_rank_of_a_worker_restarts_the_server(
     cluster: Cluster,
-    server: tuple[str, type[Metrics]],
+    server: tuple[str, Metrics],
     rank: subprocess.Popen[bytes],
     monkeypatch: pytest.MonkeyPatch,
     mode: str,
@@ -238,7 +230,7 @@ def test_a_service_that_used_all_its_starts_is_notified_once(cluster: Cluster, m
 
 
 def test_the_evidence_has_no_secret_and_only_root_reads_it(
-    cluster: Cluster, server: tuple[str, type[Metrics]], rank: subprocess.Popen[bytes]
+    cluster: Cluster, server: tuple[str, Metrics], rank: subprocess.Popen[bytes]
 ) -> None:
     cluster.given["head"] |= {"mode": "report", "units": ["gb10-vllm.service"]}
     program(cluster.folder / "bin", "py-spy", f'echo "$@ in {SECRET}"')
@@ -272,7 +264,7 @@ def test_the_evidence_has_no_secret_and_only_root_reads_it(
 
 
 def test_a_stopped_rank_of_an_idle_engine_is_found(
-    cluster: Cluster, server: tuple[str, type[Metrics]], rank: subprocess.Popen[bytes]
+    cluster: Cluster, server: tuple[str, Metrics], rank: subprocess.Popen[bytes]
 ) -> None:
     cluster.start()
     until(lambda: cluster.head.state.armed)
@@ -284,7 +276,7 @@ def test_a_stopped_rank_of_an_idle_engine_is_found(
 
 
 def test_a_witness_that_outlives_the_restart_restarts_its_own_service(
-    cluster: Cluster, server: tuple[str, type[Metrics]], rank: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, server: tuple[str, Metrics], rank: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(io_watch, "_GRACE", 1.0)
     cluster.start()
@@ -315,7 +307,7 @@ def test_a_process_of_the_next_start_is_not_left_from_before(
 
 
 def test_a_node_whose_kernel_does_not_answer_is_a_witness(
-    cluster: Cluster, server: tuple[str, type[Metrics]], monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, server: tuple[str, Metrics], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(io_watch.io_node, "reachable", lambda _address: False)
     cluster.start(worker=False)
@@ -337,7 +329,7 @@ def test_a_worker_knows_whether_the_api_answers(cluster: Cluster, monkeypatch: p
 
 
 def test_slow_metrics_do_not_hide_the_reports_of_a_worker(
-    cluster: Cluster, server: tuple[str, type[Metrics]], rank: subprocess.Popen[bytes]
+    cluster: Cluster, server: tuple[str, Metrics], rank: subprocess.Popen[bytes]
 ) -> None:
     server[1].slow = 0.5  # longer than the interval
     cluster.start()
@@ -435,16 +427,12 @@ def test_notifications_of_a_kind_are_limited(cluster: Cluster) -> None:
 
 def test_a_server_that_does_not_end_is_killed(
     cluster: Cluster,
-    server: tuple[str, type[Metrics]],
+    server: tuple[str, Metrics],
     rank: subprocess.Popen[bytes],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     state = f"if [ -e {cluster.folder}/calls ]; then echo deactivating; else echo active; fi"
-    program(
-        cluster.folder / "bin",
-        "systemctl",
-        f'case "$1" in show) {state};; *) echo "$@" >> {cluster.folder}/calls;; esac',
-    )
+    systemctl(cluster.folder, state)
     cluster.start()
     os.kill(rank.pid, signal.SIGSTOP)
     server[1].works = False
@@ -454,17 +442,13 @@ def test_a_server_that_does_not_end_is_killed(
 
 
 def test_a_service_that_systemd_starts_is_left_alone(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    program(
-        cluster.folder / "bin",
-        "systemctl",
-        f'case "$1" in show) echo activating;; *) echo "$@" >> {cluster.folder}/calls;; esac',
-    )
+    systemctl(cluster.folder, "echo activating")
     io_watch.restart("gb10-vllm.service")
     assert cluster.calls() == []
     assert "gb10-vllm.service was not restarted: it is activating" in capsys.readouterr().out
 
 
-def test_metrics_are_up_silent_or_down(server: tuple[str, type[Metrics]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_are_up_silent_or_down(server: tuple[str, Metrics], monkeypatch: pytest.MonkeyPatch) -> None:
     assert io_node.metrics(io_client.Server(server[0]), UNIT)[0] == UP
     assert io_node.metrics(io_client.Server(f"http://127.0.0.1:{free_port()}"), UNIT) == (DOWN, None)
     monkeypatch.setattr(io_node, "_METRICS_SECONDS", 0.2)
@@ -473,7 +457,7 @@ def test_metrics_are_up_silent_or_down(server: tuple[str, type[Metrics]], monkey
 
 
 @pytest.mark.parametrize(("header", "requests"), [("3", 3), ("", 0), ("-1", 0), ("9" * 20, 0), ("x", 0)])
-def test_open_requests_of_the_api_are_read(server: tuple[str, type[Metrics]], header: str, requests: int) -> None:
+def test_open_requests_of_the_api_are_read(server: tuple[str, Metrics], header: str, requests: int) -> None:
     server[1].requests = header
     _state, engine = io_node.metrics(io_client.Server(server[0]), UNIT)
     assert engine is not None
@@ -530,7 +514,7 @@ def test_ras_in_drops_has_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
         thread.join()
 
 
-def test_a_stranger_on_the_port_of_the_api_is_no_engine(server: tuple[str, type[Metrics]]) -> None:
+def test_a_stranger_on_the_port_of_the_api_is_no_engine(server: tuple[str, Metrics]) -> None:
     assert io_node.metrics(io_client.Server(server[0]), "other.service") == (DOWN, None)
 
 
@@ -565,7 +549,7 @@ def test_old_evidence_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert sorted(path.name for path in (tmp_path / "e").iterdir()) == ["20260101T000001Z", "20260101T000002Z"]
 
 
-def test_the_program_runs_from_its_installed_file(tmp_path: Path, server: tuple[str, type[Metrics]]) -> None:
+def test_the_program_runs_from_its_installed_file(tmp_path: Path, server: tuple[str, Metrics]) -> None:
     """Only the file that the role installs, and systemd's notification socket."""
     cluster = Cluster(tmp_path, server[0])
     # The server is in this process.
