@@ -17,7 +17,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from packed import install
 from patch.sources import CACHE
 from repository import ROOT
 
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, schema
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, plan, schema
 from ansible_collections.gb10.cluster.plugins.plugin_utils import gateway
 
 LOCK = ROOT / "roles/gateway/files/gateway.lock"
@@ -90,9 +90,9 @@ def planned(models: Sequence[Mapping[str, Any]], keys: Any = None, tls: Any = No
     """Return the plan of a gateway on loopback, with its URL. ``tls``: the texts of its certificate and key."""
     settings = {"host": "127.0.0.1", "port": free_port(), "name": "", "allow_plain_http": False, "origins": []}
     settings |= {"fallbacks": {}, "silence_timeout": 30, "health_interval": 3} | more
-    found = gateway.planned(models, settings, keys or {}, tls or {"certificate": "", "key": ""}, "127.0.0.1")
-    assert found["report"] == ""
-    return found | {"url": f"{'https' if tls else 'http'}://127.0.0.1:{settings['port']}"}
+    tls_texts = tls or {"certificate": "", "key": ""}
+    found = gateway.planned(plan.models_of(models), settings, keys or {}, tls_texts, "127.0.0.1")
+    return asdict(found) | {"url": f"{'https' if tls else 'http'}://127.0.0.1:{settings['port']}"}
 
 
 @dataclass

@@ -52,3 +52,14 @@ class GatewaySettings:
     health_interval: int
     #: The origins of web pages that may use the gateway from a browser.
     origins: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The texts of the gateway's files, without a key. ``variables``: the environment variable of each cluster with a
+    key."""
+
+    settings: str
+    certificate: str
+    variables: Mapping[str, str]
+    warnings: Sequence[str] = ()

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -258,8 +259,9 @@ def test_the_key_goes_to_the_gateways_unit_only(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["certificate", "settings"])
 def test_a_renewed_certificate_and_other_settings_restart_the_gateway(name: str) -> None:
-    given = {"variables": {}, "certificate": "", "settings": ""}
-    before, after = (service.service(each, "/e", 4000, 60, "").inputs for each in (given, {**given, name: "other"}))
+    given = schema.Planned("", "", {})
+    other = replace(given, **{name: "other"})
+    before, after = (service.service(each, "/e", 4000, 60, "").inputs for each in (given, other))
     assert before != after
 
 
