@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard
+from ansible_collections.gb10.cluster.plugins.module_utils.api import io_connections, io_guard
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, limits
 
 KEY = "sk-" + "0123456789abcdef" * 2
@@ -644,8 +644,8 @@ def test_a_connection_with_a_request_that_needs_no_key_makes_room(
     path: str, stays: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its client may take nothing of the answer: 5 addresses kept all places so."""
-    monkeypatch.setattr(io_guard, "_SOURCES", limits.Sources(1, 10))
-    limited: Any = type("Limited", (io_guard.Limits, Uvicorn), {})
+    monkeypatch.setattr(io_connections, "_SOURCES", limits.Sources(1, 10))
+    limited: Any = type("Limited", (io_connections.Limits, Uvicorn), {})
 
     async def scenario() -> list[bool]:
         wires = [Wire(), Wire()]
