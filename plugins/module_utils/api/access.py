@@ -135,6 +135,15 @@ def loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def is_address(text: str) -> bool:
+    """Return whether a text is an IP address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def is_network(text: str) -> bool:
     """Return whether a text is an IP address or a network."""
     try:
