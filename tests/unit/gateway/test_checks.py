@@ -11,7 +11,7 @@ from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import checks, plan, report
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import Planned
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import ModelState, Planned, State
 from ansible_collections.gb10.cluster.plugins.plugin_utils import gateway
 
 CA = authority()
@@ -23,8 +23,7 @@ SETTINGS: dict[str, Any] = {"host": "127.0.0.1", "port": 4000, "name": "", "allo
 SETTINGS |= {"fallbacks": {}, "silence_timeout": 600, "health_interval": 15, "origins": []}
 KEY = "secret-key-0123456789"
 PLAIN = {"certificate": "", "key": ""}
-#: A result of the step gateway_info.
-FOUND = {"problem": "", "models": MODELS}
+FOUND = State("", [ModelState("south/small", "small", "south", "generate", True, "", 9)], [], {})
 
 
 def planned(models: Any = None, keys: Any = None, tls: Any = None, **settings: Any) -> Planned:
@@ -180,5 +179,5 @@ def test_a_clients_models_are_the_gateways() -> None:
 
 
 def test_a_gateway_without_an_answer_gets_no_client() -> None:
-    found = report.refusal({"problem": "refused", "models": []}, "alice", [])
+    found = report.refusal(State("refused", [], [], {}), "alice", [])
     assert found == "refused. Expected: a running gateway. Fix: run site.yml."
