@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +27,6 @@ from run_playbook import run
 from small_server import serving
 from typed_plans import fact
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import (
     clients,
     io_info,
@@ -315,15 +314,6 @@ def test_a_server_writes_a_limited_number_of_lines(tmp_path: Path, capsys: pytes
     assert lines[0].isprintable() and "[2J" in lines[0]
 
 
-def test_the_role_writes_where_the_core_reads() -> None:
-    names = [PurePosixPath(paths.OF_ROLES[f"gateway_{name}"]).name for name in ("unit", "home")]
-    assert names == [paths.GATEWAY_UNIT, paths.GATEWAY_USER]
-    folder = paths.GATEWAY_FOLDER
-    places = {schema.SETTINGS: "settings.json", schema.CLIENTS: "clients.json"}
-    places |= {schema.CERTIFICATE: "tls.crt", schema.OPERATOR_KEY: "operator.key"}
-    assert {path: f"{folder}/{name}" for path, name in places.items()} == {path: path for path in places}
-
-
 CLUSTER_KEY, MODEL_KEY = "cluster-key-0123456789", "model-key-01234567890"
 #: The tasks of the role that read no host, with the results of those that do.
 PLAY = """
@@ -396,6 +386,7 @@ def test_the_actions_of_the_role_read_its_variables_and_return_no_secret(tmp_pat
     assert found["environment"].startswith("/opt/gb10/gateway/") and found["lock"] == lock.read_text().rstrip()
     assert service["changed"] and f"ExecStart={found['environment']}/bin/python" in service["unit"]["text"]
     assert {schema.SETTINGS, schema.CERTIFICATE} < {each["path"] for each in service["files"]}
+    assert f"\nLoadCredential=tls.crt:{schema.CERTIFICATE}\n" in service["unit"]["text"]
     assert info["lines"][0] == "Gateway https://llm.example.com:8443/v1: 1 of 2 model servers healthy, 1 client"
     assert info["example"][0] == "big answers at https://llm.example.com:8443/v1 (the gateway)"
     assert f"-i {os.path.relpath(tmp_path / 'hosts.json', ROOT)}" in "".join(info["example"]).replace(" \\  ", " ")
