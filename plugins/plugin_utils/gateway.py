@@ -61,13 +61,13 @@ def tls(step: Decision, variables: Mapping[str, Any]) -> dict[str, str]:
     return {name: sources.pem(value, read) for name, value in values.items()}
 
 
-def models(step: Decision, variables: Mapping[str, Any]) -> list[dict[str, Any]]:
+def models(step: Decision, variables: Mapping[str, Any]) -> list[schema.Model]:
     """Return the models of the clusters of the inventory, then those of gateway_models. Raises ProblemsError."""
     heads: dict[str, str] = setting(step, variables, "clusters")
     facts = step.of_nodes(variables, heads.values(), "gb10_plan", {})
     plans = {head: typed_plan(step._templar.template(fact)) for head, fact in facts.items()}
     cas = {result["item"]["value"]: content for result, content in _contents(step, variables, _CAS)}
-    own: list[dict[str, Any]] = setting(step, variables, "models")
+    own = plan.models_of(setting(step, variables, "models"))
     return [*plan.of_clusters(heads, plans, cas, str(variables["inventory_hostname"])), *own]
 
 
@@ -86,16 +86,16 @@ def _contents(step: Decision, variables: Mapping[str, Any], name: str) -> list[t
 
 
 def planned(
-    models: Sequence[Mapping[str, Any]],
+    models: Sequence[schema.Model],
     settings: Mapping[str, Any],
     keys: Mapping[str, str],
     tls: Mapping[str, str],
     client: str,
-) -> dict[str, Any]:
-    """Return the gateway's files, or a report of all problems, as plan.plan. No result has a key.
+) -> schema.Planned:
+    """Return the gateway's files. Raises ProblemsError with every problem.
 
-    ``models``: entries of gateway_models. ``tls``: the texts {certificate, key}. ``client``: of place().
+    ``settings``: of settings(). ``tls``: the texts {certificate, key}. ``client``: of place().
     """
     facts = certificate.verdict({**tls, "ca": ""}, client)
-    given = schema.GatewaySettings(models=plan.models_of(models), keyed=list(keys), tls=bool(facts), **settings)
+    given = schema.GatewaySettings(models=models, keyed=list(keys), tls=bool(facts), **settings)
     return plan.plan(given, keys, facts, tls["certificate"])

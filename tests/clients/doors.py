@@ -10,9 +10,7 @@ import os
 import re
 import select
 import shutil
-import ssl
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -124,8 +122,7 @@ class Door:
 
     def memory(self) -> int:
         """Return the most memory of the process since reset_memory(), in MiB."""
-        lines = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii").splitlines()
-        return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) // 1024
+        return proxy.memory(self.pid, "VmHWM")
 
     def reset_memory(self) -> None:
         Path(f"/proc/{self.pid}/clear_refs").write_text("5", encoding="ascii")
@@ -189,8 +186,7 @@ class Door:
 
 def opened(url: str, headers: Mapping[str, str] | None = None, method: str = "GET", ca: str = "") -> Any:
     request = urllib.request.Request(url, headers=dict(headers or {}), method=method)
-    secured = [urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=ca))] if ca else []
-    return urllib.request.build_opener(urllib.request.ProxyHandler({}), *secured).open(request, timeout=10)
+    return proxy.opener(ca).open(request, timeout=10)
 
 
 @contextmanager
@@ -212,23 +208,11 @@ def guard(folder: Path, origin: str, secured: Tls | None = None) -> Iterator[Doo
     ):
         try:
             door.pid = process.pid
-            _await(process, door, folder / "engine.log")
+            proxy.await_answer(lambda: opened(f"{url}/health", ca=door.ca).close(), process, folder / "engine.log")
             with door.clients():
                 yield door
         finally:
             process.terminate()
-
-
-def _await(process: subprocess.Popen[bytes], door: Door, log: Path) -> None:
-    until = time.monotonic() + 60
-    while True:
-        try:
-            opened(f"{door.url}/health", ca=door.ca).close()
-        except OSError:
-            assert process.poll() is None and time.monotonic() < until, log.read_text(encoding="utf-8")
-            time.sleep(0.1)
-        else:
-            return
 
 
 @contextmanager

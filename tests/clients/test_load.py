@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from clients.doors import PYTHON, Door
-from gateway.proxy import QUICK
+from gateway.proxy import QUICK, connect
 from repository import ROOT
 
 MIB = 1 << 20
@@ -42,14 +42,12 @@ def body(model: str, name: str) -> bytes:
 
 def sent(door: Door, data: bytes, index: int) -> int:
     """Send a request, every second one from another address and with another key. Returns its status."""
-    place = urllib.parse.urlsplit(door.url)
     keys = door.keys or (door.key,)
     head = (
         f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {keys[index % len(keys)]}\r\n"
         f"content-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n"
     )
-    source = (f"127.0.0.{1 + index % 2}", 0)
-    with socket.create_connection((str(place.hostname), place.port or 0), 60, source) as client:
+    with connect(door.url, 60, f"127.0.0.{1 + index % 2}") as client:
         try:
             client.sendall(head.encode())
             client.sendall(data)
@@ -113,8 +111,7 @@ def test_a_head_without_an_end_is_closed(door: Door, part: bytes) -> None:
         pytest.skip("only for servers of these tests")
     door.reset_memory()
     before = door.memory()
-    place = urllib.parse.urlsplit(door.url)
-    with socket.create_connection((str(place.hostname), place.port or 0), 10) as client, pytest.raises(ConnectionError):
+    with connect(door.url) as client, pytest.raises(ConnectionError):
         client.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\nx: ")
         for _mib in range(48):
             client.sendall(part)
@@ -123,8 +120,8 @@ def test_a_head_without_an_end_is_closed(door: Door, part: bytes) -> None:
 
 def answered(door: Door, *parts: bytes, wait: float = 10) -> bytes:
     """Return the answer to the parts of a request, or b"" if the connection is open after ``wait`` seconds."""
-    place, got = urllib.parse.urlsplit(door.url), b""
-    with socket.create_connection((str(place.hostname), place.port or 0), wait) as client:
+    got = b""
+    with connect(door.url, wait) as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for part in parts:
             client.sendall(part)
@@ -168,9 +165,8 @@ def test_many_small_chunks_without_a_key_delay_nobody(door: Door, method: str) -
     """h11 takes 6 ms for 8 KB of chunks of one byte. 1,500 connections silenced the server for 15 s, without a key."""
     if not door.pid:
         pytest.skip("only for servers of these tests")
-    place = urllib.parse.urlsplit(door.url)
     head = f"{method} /v1/chat/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n".encode()
-    links = [socket.create_connection((str(place.hostname), place.port or 0)) for _number in range(500)]
+    links = [connect(door.url, None) for _number in range(500)]
     for link in links:
         link.setblocking(False)
         link.send(head + b"1\r\nx\r\n" * 5000)

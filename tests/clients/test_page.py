@@ -12,6 +12,7 @@ from clients.doors import PACKAGES, Door
 from repository import load_yaml, read
 
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway.report import client_settings
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import ModelState
 
 URL, MODEL = "http://192.168.1.11:8000", "Qwen3.8-27B-NVFP4"
 
@@ -86,7 +87,9 @@ def test_the_settings_that_no_test_runs() -> None:
 
 
 def test_the_settings_are_those_that_the_gateway_shows() -> None:
-    shown = "\n".join(client_settings(f"{URL}/v1", [{"name": MODEL}])).replace("YOUR_KEY", "KEY")
+    shown = "\n".join(client_settings(f"{URL}/v1", [ModelState("", MODEL, "", "generate", True, "", 0)])).replace(
+        "YOUR_KEY", "KEY"
+    )
     code = json.loads(section("Claude Code"))["env"]
     for name, value in code.items():
         assert f"{name}={value}" in shown

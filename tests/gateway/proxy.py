@@ -14,10 +14,11 @@ import subprocess
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from packed import install
 from patch.sources import CACHE
 from repository import ROOT
 
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, schema
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, plan, schema
 from ansible_collections.gb10.cluster.plugins.plugin_utils import gateway
 
 LOCK = ROOT / "roles/gateway/files/gateway.lock"
@@ -80,6 +81,37 @@ def closed_network() -> Iterator[None]:
             libc.setns(before.fileno(), 0)
 
 
+def opener(ca: str) -> urllib.request.OpenerDirector:
+    """Return what opens URLs without a proxy. ``ca``: the file of the only trusted CA, "" for the system's."""
+    secured = [urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=ca))] if ca else []
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}), *secured)
+
+
+def connect(url: str, timeout: float | None = 10, source: str = "") -> socket.socket:
+    """Return a connection to the server of a URL. ``source``: the address of the client, "" for any."""
+    place = urllib.parse.urlsplit(url)
+    return socket.create_connection((str(place.hostname), place.port or 0), timeout, (source, 0) if source else None)
+
+
+def memory(pid: int, name: str) -> int:
+    """Return a value of a process's memory in MB, such as VmRSS."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(name))) // 1024
+
+
+def await_answer(ask: Callable[[], Any], process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until a server that starts answers. Fails with its log if it ends, or has no answer after a minute."""
+    until = time.monotonic() + 60
+    while True:
+        try:
+            ask()
+        except (OSError, http.client.HTTPException):
+            assert process.poll() is None and time.monotonic() < until, log.read_text(encoding="utf-8")
+            time.sleep(0.1)
+        else:
+            return
+
+
 def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
@@ -90,9 +122,9 @@ def planned(models: Sequence[Mapping[str, Any]], keys: Any = None, tls: Any = No
     """Return the plan of a gateway on loopback, with its URL. ``tls``: the texts of its certificate and key."""
     settings = {"host": "127.0.0.1", "port": free_port(), "name": "", "allow_plain_http": False, "origins": []}
     settings |= {"fallbacks": {}, "silence_timeout": 30, "health_interval": 3} | more
-    found = gateway.planned(models, settings, keys or {}, tls or {"certificate": "", "key": ""}, "127.0.0.1")
-    assert found["report"] == ""
-    return found | {"url": f"{'https' if tls else 'http'}://127.0.0.1:{settings['port']}"}
+    tls_texts = tls or {"certificate": "", "key": ""}
+    found = gateway.planned(plan.models_of(models), settings, keys or {}, tls_texts, "127.0.0.1")
+    return asdict(found) | {"url": f"{'https' if tls else 'http'}://127.0.0.1:{settings['port']}"}
 
 
 @dataclass
@@ -133,16 +165,12 @@ class Proxy:
         request = urllib.request.Request(self.url + path, data=data, headers=given, method=method)
         began = time.monotonic()
         try:
-            answer = urllib.request.build_opener(*self._handlers()).open(request, timeout=60)
+            answer = opener(self.ca).open(request, timeout=60)
         except urllib.error.HTTPError as error:
             answer = error
         with answer:
             found = {name.lower(): value for name, value in answer.headers.items()}
             return Answer(answer.status, answer.read().decode(), found, time.monotonic() - began)
-
-    def _handlers(self) -> list[urllib.request.BaseHandler]:
-        secured = [urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=self.ca))] if self.ca else []
-        return [urllib.request.ProxyHandler({}), *secured]
 
     def chat(self, model: str, key: str, **more: Any) -> Answer:
         return self.ask(
@@ -171,8 +199,7 @@ class Proxy:
 
     def memory(self) -> int:
         """Return the program's memory in MB."""
-        lines = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii").splitlines()
-        return int(next(line.split()[1] for line in lines if line.startswith("VmRSS"))) // 1024
+        return memory(self.pid, "VmRSS")
 
     def log(self) -> str:
         return (self.folder / "log").read_text(encoding="utf-8")
@@ -213,20 +240,8 @@ def started(
         process = subprocess.Popen(command, cwd="/", env=environment, stdout=log, stderr=log)
     proxy.pid = process.pid
     try:
-        _await(proxy, process)
+        await_answer(lambda: proxy.ask("/health"), process, folder / "log")
         yield proxy
     finally:
         process.terminate()
         process.wait(60)
-
-
-def _await(proxy: Proxy, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + 60
-    while True:
-        try:
-            assert proxy.ask("/health").status == 200
-        except (OSError, http.client.HTTPException):
-            assert process.poll() is None and time.monotonic() < until, proxy.log()
-            time.sleep(0.2)
-        else:
-            return

@@ -120,7 +120,7 @@ def head(key: str, size: int, path: str = CHAT, **more: str) -> bytes:
 
 def connected(world: World, *parts: bytes, source: str = "127.0.0.1") -> socket.socket:
     """Return a connection that has sent some bytes."""
-    found = socket.create_connection(("127.0.0.1", int(world.proxy.url.rpartition(":")[2])), 10, (source, 0))
+    found = running.connect(world.proxy.url, source=source)
     for part in parts:
         found.sendall(part)
     return found

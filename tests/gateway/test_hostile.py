@@ -6,7 +6,6 @@ import socket
 import ssl
 import threading
 import time
-import urllib.parse
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -92,8 +91,7 @@ def slowest(proxy: Proxy, seconds: float) -> float:
 
 
 def opened(proxy: Proxy, data: bytes, count: int) -> list[socket.socket]:
-    place = urllib.parse.urlsplit(proxy.url)
-    found = [socket.create_connection((str(place.hostname), place.port or 0)) for _number in range(count)]
+    found = [running.connect(proxy.url) for _number in range(count)]
     for client in found:
         client.setblocking(False)
         client.send(data)

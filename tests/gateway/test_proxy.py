@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -242,12 +241,10 @@ def test_every_other_path_and_method_is_closed(world: World, alice: str) -> None
 
 
 def test_connections_that_never_begin_tls_stop_nobody(world: World, alice: str) -> None:
-    port, before = int(world.proxy.url.rpartition(":")[2]), world.proxy.memory()
+    before = world.proxy.memory()
     with ExitStack() as stack:
-        clients = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", port), 10))
-            for _ in range(limits.MOST_OF_SOURCE + 100)
-        ]
+        many = range(limits.MOST_OF_SOURCE + 100)
+        clients = [stack.enter_context(running.connect(world.proxy.url)) for _ in many]
         assert world.proxy.ask("/health").seconds < QUICK, "after all these connections, and with TLS"
         assert world.proxy.chat(SMALL, alice).status == 200
         assert (world.proxy.memory() - before) * limits.MOST_CONNECTIONS / limits.MOST_OF_SOURCE < 700, (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway import service
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import schema, service
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.service import plan as service_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned, ServiceSettings
@@ -20,7 +20,7 @@ SERVICES = {
     "gb10-watchdog": "watchdog",
     "gb10-flight-recorder": "flight_recorder",
 }
-_GATEWAY = {"variables": {"a": "GB10_KEY_A"}, "certificate": "", "settings": ""}
+_GATEWAY = schema.Planned("", "", {"a": "GB10_KEY_A"})
 
 
 def planned(plan: Mapping[str, Any], unit: str, learned: Learned | None = None, **settings: Any) -> dict[str, Any]:

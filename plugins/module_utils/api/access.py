@@ -18,10 +18,11 @@ KEY_VARIABLE = "VLLM_API_KEY"
 #: Python finds them in this folder.
 GUARD_FOLDER = "/usr/local/lib/gb10"
 GUARD = "gb10_api_guard.Guard"
-_COMMON = limits.__name__.rpartition(".")[0].replace(".", "/")
+_UTILS = limits.__name__.removesuffix(".common.limits").replace(".", "/")
+_COMMON = ("limits", "bodies", "costs", "answers", "io_turns")
 GUARD_FILES = {
-    f"{GUARD_FOLDER}/{_COMMON}/{name}": f"common/{name}"
-    for name in ("limits.py", "bodies.py", "costs.py", "answers.py", "io_turns.py")
+    f"{GUARD_FOLDER}/{_UTILS}/{name}.py": f"{name}.py"
+    for name in (*(f"common/{name}" for name in _COMMON), "api/io_connections")
 } | {f"{GUARD_FOLDER}/gb10_api_guard.py": "api/io_guard.py"}
 #: The value of VLLM_CONFIG_ROOT. The role vllm_serve writes a list there of variables that vLLM must not copy from the
 #: head's server to Ray's workers. Source: vllm/ray/ray_env.py, 0.13.0 to 0.32.0; from 0.20 on, the executor for Ray
@@ -132,6 +133,15 @@ def loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def is_address(text: str) -> bool:
+    """Return whether a text is an IP address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def is_network(text: str) -> bool:

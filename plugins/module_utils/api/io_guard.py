@@ -11,7 +11,8 @@ It limits bodies, and messages of websockets, which vLLM reads without a limit.
 Root can close it for new requests before a stop, while open ones go on (draining).
 It also counts the requests without a complete response, for the watchdog: the engine reports a request after its first
 step, so that the metrics of an engine that hangs before this step are those of an idle one.
-The role vllm_serve copies this file and its import to the head. Both need only the standard library.
+io_connections limits what comes before a request. The role vllm_serve copies this file and its imports to the head. All
+need only the standard library.
 """
 
 from __future__ import annotations
@@ -27,17 +28,14 @@ from collections.abc import Callable, Collection, Mapping
 from types import ModuleType
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import answers, bodies, costs, io_turns, limits
+from ansible_collections.gb10.cluster.plugins.module_utils.api.io_connections import OPEN, limit_connections
+from ansible_collections.gb10.cluster.plugins.module_utils.common import answers, bodies, costs, limits
 
-#: These reveal nothing about the requests and responses of other clients.
-OPEN = frozenset({"/health", "/ping", "/metrics"})
 #: Methods of requests: vLLM keeps a series of metrics for each name that a client invents. Those of the paths above: it
 #: writes the metrics for another method in the server's loop.
 _METHODS, _READING_METHODS = frozenset({"GET", "HEAD", "POST", "OPTIONS"}), frozenset({"GET", "HEAD"})
 #: Seconds for which the page of the metrics is the same: writing one takes some milliseconds of the whole process.
 _PAGE_SECONDS = 0.5
-#: Open connections of one address, which may be a gateway's, and of all.
-_MOST_OF_SOURCE, _MOST_CONNECTIONS = 2048, 8192
 #: A header of the responses from these paths: the number of requests to other paths without a complete response. A
 #: server of several processes gives the number of one of them.
 OPEN_REQUESTS = "x-gb10-open-requests"
@@ -62,18 +60,13 @@ _PROXIED = (b"x-forwarded-", b"forwarded", b"x-real-ip", b"via")
 #: The memory of the bodies of all open requests of one address, and of all; their answers have as much. vLLM keeps a
 #: body until its request ends. Small ones always have room: an address may be a gateway's, with many clients.
 _OF_CLIENT, _OF_ALL, _SMALL = 256 << 20, 512 << 20, 16 << 10
-#: Maximum bytes of a websocket's message: some seconds of sound. Maximum bytes of all messages: at once, and for each
-#: second of the connection, which are six times those of sound. vLLM keeps them until it has read them.
-_MOST_MESSAGE, _MOST_SOUND, _SOUND_RATE = 4 << 20, 64 << 20, 256 << 10
+#: Maximum bytes of all messages of a websocket: at once, and for each second of the connection, which are six times
+#: those of sound. vLLM keeps them until it has read them.
+_MOST_SOUND, _SOUND_RATE = 64 << 20, 256 << 10
 #: A file in vLLM's folder of settings: the seconds for which the server takes no new requests, since root wrote it. One
 #: from before the server's start does not count, so that it needs no removal.
 DRAIN = "drain"
 _METRICS, _MODELS = "/metrics", "/v1/models"
-#: Bytes of a request's beginning that are parsed at once, at most to the end of its head.
-_BEGIN, _END_OF_HEAD = 1 << 10, b"\r\n\r\n"
-#: What refuses a head of many lines, and the beginning of an accepted websocket.
-_MANY_LINES = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-_SWITCHED = b"HTTP/1.1 101"
 #: Statuses of refusals of a request without a key.
 _WITHOUT_KEY = (401, 405)
 #: vLLM's function that cleans the text of an error, and the most characters for it: 1,000 take 20 ms.
@@ -462,154 +455,6 @@ async def _answer(status: int, body: dict[str, Any], scope: dict[str, Any], send
         headers += [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": json.dumps(body).encode()})
-
-
-class Messages(io_turns.Turns):
-    """A websocket of uvicorn.
-
-    The library keeps a connection whose handshake it cannot parse, without an answer. So each one counts for its
-    source, and has as much time for the handshake as another request for its head.
-    """
-
-    def connection_made(self, transport: Any) -> None:
-        """Count the connection, and begin the time of its handshake."""
-        super().connection_made(transport)
-        _open(self)
-        self._handshake_timer = self._later(limits.HEAD_SECONDS, self._end_silent)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """Make room for another connection."""
-        self._handshake_timer.cancel()
-        _SOURCES.close(self)
-        super().connection_lost(exc)
-
-    def _end_silent(self) -> None:
-        if self._reading.begin.startswith(_SWITCHED):
-            _SOURCES.work(self)
-        else:
-            self._reading.abort()
-
-    def data_received(self, data: bytes) -> None:
-        """Queue the data behind the handshake."""
-        if self._reading.get_protocol() is self:
-            self.add(data, 0)
-        else:
-            self.parse(data)
-
-
-class Limits(io_turns.Turns):
-    """What uvicorn's connection takes before a request reaches the guard: sizes, times, and pieces of data.
-
-    The beginning of a request is parsed at once, and the rest in turns.
-    """
-
-    def __init__(self, config: Any, *arguments: Any, **options: Any) -> None:
-        config.h11_max_incomplete_event_size = limits.MOST_HEAD
-        # Messages wait in a queue before a reader takes them, and 16 KB can become 16 MiB.
-        config.ws_max_size, config.ws_max_queue, config.ws_per_message_deflate = _MOST_MESSAGE, 1, False
-        super().__init__(config, *arguments, **options)
-
-    def connection_made(self, transport: Any) -> None:
-        self._lines, self._last = 0, b""
-        super().connection_made(transport)
-        self._wait_for_head()
-        _open(self)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """Make room for another connection."""
-        _SOURCES.close(self)
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        """Parse the head of a request, and queue the rest. A refusal closes the connection before its turn."""
-        if not self._waits():
-            self.add(data, 0)
-            return
-        end = data.find(_END_OF_HEAD, 0, _BEGIN)
-        self.add(data, _BEGIN if end < 0 else end + len(_END_OF_HEAD))
-
-    def parse(self, data: bytes) -> None:
-        """Parse a piece, and give what waits behind the head of a websocket to the websocket."""
-        if self._waits() and self._has_many_lines(data):
-            self.transport.write(_MANY_LINES)
-            self.transport.close()
-            return
-        super().parse(data)
-        # Anyone may ask for the paths without a key, and take nothing of the answer: these make room for others.
-        if not self._waits() and self.scope["path"] not in OPEN:
-            _SOURCES.work(self)
-        protocol = self._reading.get_protocol()
-        if protocol not in (None, self):
-            _SOURCES.close(self)
-        if self._waiting and protocol not in (None, self):
-            waiting = bytes(self._waiting)
-            self._waiting.clear()
-            protocol.data_received(waiting)
-
-    def _waits(self) -> bool:
-        """Return whether no request is under way."""
-        return self.cycle is None or self.cycle.response_complete
-
-    def _has_many_lines(self, data: bytes) -> bool:
-        """Count the lines of a head: h11 needs 15 ms for 8,000 of them, as soon as the last one arrives."""
-        seen = self._last + data
-        end = seen.find(_END_OF_HEAD)
-        self._lines += data.count(b"\n", 0, len(data) if end < 0 else max(0, end - len(self._last)))
-        self._last = seen[1 - len(_END_OF_HEAD) :]
-        many = self._lines > limits.MOST_HEADERS
-        if end >= 0:
-            self._lines, self._last = 0, b""
-        return many
-
-    def may_parse(self) -> bool:
-        """Return whether the connection is open: uvicorn pauses its reading, not its parser."""
-        return not self._reading.closed
-
-    def on_response_complete(self) -> None:
-        # Requests that wait in the parser would begin without a turn. No client sends one before the answer.
-        if self.conn.trailing_data[0]:
-            self.transport.close()
-        _SOURCES.wait(self)
-        super().on_response_complete()
-        self._head_timer.cancel()
-        self._wait_for_head()
-
-    def _wait_for_head(self) -> None:
-        self._head_timer = self.loop.call_later(limits.HEAD_SECONDS, self._end_silent)
-
-    def _end_silent(self) -> None:
-        # A websocket has another protocol.
-        if self._waits() and self.transport.get_protocol() is self:
-            self.transport.close()
-
-
-_SOURCES: limits.Sources[io_turns.Turns] = limits.Sources(_MOST_OF_SOURCE, _MOST_CONNECTIONS)
-
-
-def _open(connection: io_turns.Turns) -> None:
-    """Count a connection for its source, and close one that is too many."""
-    peer = connection.transport.get_extra_info("peername")
-    crowded = _SOURCES.open(connection, limits.source(peer[0]) if isinstance(peer, tuple) else "")
-    if crowded is not None:
-        # It may have an answer that nobody takes, for which close() would wait.
-        crowded.transport.abort()
-
-
-def limit_connections() -> None:
-    """Limit what uvicorn takes before a request reaches this guard: its parser in C has no limit for a request's head.
-
-    vLLM imports this file before uvicorn chooses its protocol. Source: uvicorn, config.py and protocols/http.
-    """
-    try:
-        from uvicorn.protocols.http import auto, h11_impl  # type: ignore[import-not-found]  # noqa: PLC0415
-        from uvicorn.protocols.websockets import auto as websockets  # type: ignore[import-not-found]  # noqa: PLC0415
-    except ImportError:
-        # Only the server has it.
-        return
-
-    auto.AutoHTTPProtocol = type("Limited", (Limits, h11_impl.H11Protocol), {})
-    if websockets.AutoWebSocketsProtocol:
-        websockets.AutoWebSocketsProtocol = type("LimitedMessages", (Messages, websockets.AutoWebSocketsProtocol), {})
 
 
 def bound_errors() -> None:

@@ -23,7 +23,7 @@ def refusal(plan: Plan, api: Mapping[str, Any], running: bool, busy_ok: bool) ->
             f"{UNIT}.service runs on {plan.head.name}. Expected: one benchmark at a time. Fix: wait until it ends, or "
             f"run systemctl stop {UNIT}.service after an interrupted run."
         )
-    if not serves(plan, api):
+    if not api.get("healthy") or api.get("answers") is not True or api.get("root") != plan.model:
         reason = f" ({api['reason']})" if api.get("reason") else ""
         return (
             f"{plan.api.url} serves {api.get('root') or 'no model'}{reason}. Expected: {plan.model}, which answers. "
@@ -36,8 +36,3 @@ def refusal(plan: Plan, api: Mapping[str, Any], running: bool, busy_ok: bool) ->
             "benchmark_model_busy_ok: true, which measures the rest of the speed."
         )
     return ""
-
-
-def serves(plan: Plan, api: Mapping[str, Any]) -> bool:
-    """Return whether the planned model answers."""
-    return bool(api.get("healthy")) and api.get("answers") is True and api.get("root") == plan.model

@@ -51,9 +51,9 @@ def folders(user_models: Mapping[str, Any], root: str) -> dict[str, str]:
     return {name: folder for name, folder in found.items() if folder}
 
 
-def candidate(plan: Plan | None, name: str, settings: BenchmarkSettings, problem: str = "") -> dict[str, Any]:
+def candidate(plan: Plan, name: str, settings: BenchmarkSettings, problem: str = "") -> dict[str, Any]:
     """Return the candidate of a model with its plan. ``problem``: why it has none."""
-    if plan is None or problem:
+    if problem:
         return {"name": name, "model": "", "key": "", "minutes": 0, "problem": problem}
     facts = plan.facts()
     inputs = {key: facts[key] for key in ("model", "stack", "runtime", "executor")}

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
@@ -186,7 +185,7 @@ def _url(place: str, url: str) -> Iterator[Problem]:
 
 
 def _host(host: str) -> bool:
-    return _address(host) or bool(_HOST.fullmatch(host))
+    return access.is_address(host) or bool(_HOST.fullmatch(host))
 
 
 def _fallbacks(given: GatewaySettings) -> Iterator[Problem]:
@@ -218,7 +217,7 @@ def _fallbacks(given: GatewaySettings) -> Iterator[Problem]:
 
 
 def _listener(given: GatewaySettings) -> Iterator[Problem]:
-    address, safe = _address(given.host), given.tls or given.allow_plain_http or access.loopback(given.host)
+    address, safe = access.is_address(given.host), given.tls or given.allow_plain_http or access.loopback(given.host)
     return _refused(
         (
             not address,
@@ -243,14 +242,6 @@ def _listener(given: GatewaySettings) -> Iterator[Problem]:
             "correct gateway_name",
         ),
     )
-
-
-def _address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def _times(given: GatewaySettings) -> Iterator[Problem]:

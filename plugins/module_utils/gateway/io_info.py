@@ -12,14 +12,27 @@ import os
 import time
 import urllib.error
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, requests, usage
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import ClientState, ModelState
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, probe
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 
 _SECONDS, _PAUSE = 10.0, 1.0
 _SHOWN = 300
+#: The use of each client by its name.
+Uses: TypeAlias = Mapping[str, usage.Client]
+
+
+@dataclass(frozen=True)
+class Report:
+    """The state of each model, and the use of the clients."""
+
+    models: Sequence[ModelState] = ()
+    usage: Uses = field(default_factory=dict)
 
 
 class Gateway:
@@ -37,9 +50,9 @@ class Gateway:
         with self._server.open(path, seconds, data, self._secret) as answer:
             return io_client.body_of(answer)
 
-    def report(self, expected: Sequence[str], seconds: float, healthy: str = "") -> tuple[dict[str, Any], str]:
-        """Return (report, ""), or ({}, reason) if there is none with exactly the expected entries, and with healthy
-        ones of the cluster ``healthy``, within some seconds.
+    def report(self, expected: Sequence[str], seconds: float, healthy: str = "") -> tuple[Report, str]:
+        """Return (report, ""), or (an empty one, reason) if there is none with exactly the expected entries, and with
+        healthy ones of the cluster ``healthy``, within some seconds.
 
         Without expected entries, any report is returned.
         """
@@ -47,12 +60,12 @@ class Gateway:
         while True:
             try:
                 found = parse(self._ask(requests.REPORT, _SECONDS))
-                if not (reason := _lacks(found["models"], sorted(expected), healthy)):
+                if not (reason := _lacks(found.models, sorted(expected), healthy)):
                     return found, ""
             except (OSError, http.client.HTTPException, ValueError) as error:
                 reason = str(error) or type(error).__name__
             if time.monotonic() >= until:
-                return {}, reason
+                return Report(), reason
             time.sleep(_PAUSE)
 
     def answers(self, model: str, kind: str, seconds: float) -> str:
@@ -68,53 +81,32 @@ class Gateway:
         return ""
 
 
-def _lacks(models: Sequence[Mapping[str, Any]], expected: Sequence[str], healthy: str) -> str:
-    listed = sorted(model["id"] for model in models)
+def _lacks(models: Sequence[ModelState], expected: Sequence[str], healthy: str) -> str:
+    listed = sorted(model.id for model in models)
     if expected and listed != expected:
         return f"it lists {', '.join(listed)}. Expected: {', '.join(expected)}"
-    away = [model for model in models if model["cluster"] == healthy and not model["healthy"]]
-    return "; ".join(f"{model['id']}: {model['error']}" for model in away)
+    away = [model for model in models if model.cluster == healthy and not model.healthy]
+    return "; ".join(f"{model.id}: {model.error}" for model in away)
 
 
-def parse(text: str) -> dict[str, Any]:
-    """Return {models, usage} of a report. Raises ValueError for other content."""
-    data = bounded_json.load(text, usage.MOST)
-    if (
-        not isinstance(data, dict)
-        or not isinstance(data.get("usage"), dict)
-        or not isinstance(data.get("models"), list)
-    ):
-        raise ValueError("the gateway's report is not valid")
-    texts = ("id", "name", "cluster", "kind", "error")
-    for model in data["models"]:
-        valid = (
-            isinstance(model, dict)
-            and all(isinstance(model.get(name), str) for name in texts)
-            and isinstance(model.get("healthy"), bool)
-        )
-        if not valid or not isinstance(model.get("checked"), int) or model["kind"] not in probe.ANSWERS:
-            raise ValueError("the gateway's report has an entry that is not a model")
-    counts = usage.parse(json.dumps({"clients": data["usage"]}))
-    return {
-        "models": [{name: model[name] for name in (*texts, "healthy", "checked")} for model in data["models"]],
-        "usage": counts,
-    }
+def parse(text: str) -> Report:
+    """Return the report of a text, which may be of another process. Raises ValueError for other content."""
+    try:
+        found = load.load(Report, bounded_json.load(text, usage.MOST), "report")
+    except TypeError:
+        # The error has the value, which nobody limits.
+        raise ValueError("the gateway's report is not valid") from None
+    if not all(model.kind in probe.ANSWERS for model in found.models):
+        raise ValueError("the gateway's report has a model of an unknown kind")
+    return found
 
 
-def rows(path: str, counts: usage.Usage) -> list[dict[str, Any]]:
+def rows(path: str, uses: Uses) -> list[ClientState]:
     """Return each client of the clients' file with its use, none without a file. Raises OSError and ClientsError."""
     known = clients.parse(io_file.read_bounded(path, clients.MOST)).clients if os.path.exists(path) else {}
     found = []
     for name, client in sorted(known.items()):
-        used = counts.clients.get(name, usage.Client())
-        by_model = [{"model": model, **vars(count)} for model, count in sorted(used.models.items())]
-        found.append(
-            {
-                "name": name,
-                "created": client.created,
-                "models": list(client.models),
-                "last": used.last,
-                "usage": by_model,
-            }
-        )
+        used = uses.get(name, usage.Client())
+        by_model = dict(sorted(used.models.items()))
+        found.append(ClientState(name, client.created, used.last, client.models, by_model))
     return found

@@ -13,9 +13,14 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, refuse, report
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import checks
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import CLIENTS, GatewaySettings, Model
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import (
+    CLIENTS,
+    GatewaySettings,
+    Model,
+    Planned,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
 
@@ -28,11 +33,8 @@ def models_of(entries: Sequence[Mapping[str, Any]]) -> list[Model]:
     ]
 
 
-def of_clusters(
-    heads: Mapping[str, str], plans: Mapping[str, Plan], cas: Mapping[str, str], host: str
-) -> list[dict[str, Any]]:
-    """Return the entries of gateway_models for planned clusters: cluster -> head, and head -> gb10_plan and the text of
-    its CA.
+def of_clusters(heads: Mapping[str, str], plans: Mapping[str, Plan], cas: Mapping[str, str], host: str) -> list[Model]:
+    """Return the models of planned clusters: cluster -> head, and head -> gb10_plan and the text of its CA.
 
     ``host`` is the gateway's host, which reaches an API on its own loopback. Raises ProblemsError.
     """
@@ -41,48 +43,28 @@ def of_clusters(
         planned = plans[head]
         local = access.loopback(planned.api_host)
         if local and head != host:
-            expected = f"an address that {host} reaches"
-            problems.append(
-                Problem(
-                    f"gateway_clusters.{cluster}",
-                    f"the API listens on loopback of {head}",
-                    expected,
-                    "set its gb10_api_host",
-                )
-            )
-        found.append(
-            {
-                "name": planned.served_model_name,
-                "url": f"{planned.api.url}/v1" if local else planned.api.endpoint,
-                "cluster": cluster,
-                "ca": cas.get(head, ""),
-                "kind": planned.kind,
-                "context": planned.serve.expected.context,
-            }
-        )
+            reason, expected = f"the API listens on loopback of {head}", f"an address that {host} reaches"
+            problems.append(Problem(f"gateway_clusters.{cluster}", reason, expected, "set its gb10_api_host"))
+        url = f"{planned.api.url}/v1" if local else planned.api.endpoint
+        context = planned.serve.expected.context
+        found.append(Model(planned.served_model_name, url, cluster, cas.get(head, ""), planned.kind, context))
     refuse(problems)
     return found
 
 
-def plan(
-    given: GatewaySettings, keys: Mapping[str, str], tls: Mapping[str, Any], certificate: str = ""
-) -> dict[str, Any]:
-    """Return {report, warnings, settings, certificate, variables}; only {report} with problems.
+def plan(given: GatewaySettings, keys: Mapping[str, str], tls: Mapping[str, Any], certificate: str = "") -> Planned:
+    """Return the gateway's files. Raises ProblemsError with every problem.
 
-    No result has a key. ``tls``: the certificate's facts from plugin_utils/certificate.py; ``certificate``: its text.
-    ``settings`` and ``certificate`` are texts of files. ``variables`` maps each cluster with a key to its environment
-    variable.
+    ``tls``: the certificate's facts from plugin_utils/certificate.py; ``certificate``: its text.
     """
-    found = [*checks.problems(given), *checks.of_keys(keys, given.models), *map(_of_gateway, tls.get("problems", ()))]
-    if found:
-        return {"report": report(found)}
-    return {
-        "report": "",
-        "warnings": [warning.replace("gb10_api_tls", "gateway_tls") for warning in tls.get("warnings", ())],
-        "settings": json.dumps(settings(given), indent=2) + "\n",
-        "certificate": f"{certificate.strip()}\n" if certificate else "",
-        "variables": {cluster: checks.variable(cluster) for cluster in given.keyed},
-    }
+    of_tls = map(_of_gateway, tls.get("problems", ()))
+    refuse([*checks.problems(given), *checks.of_keys(keys, given.models), *of_tls])
+    return Planned(
+        json.dumps(settings(given), indent=2) + "\n",
+        f"{certificate.strip()}\n" if certificate else "",
+        {cluster: checks.variable(cluster) for cluster in given.keyed},
+        [warning.replace("gb10_api_tls", "gateway_tls") for warning in tls.get("warnings", ())],
+    )
 
 
 def _of_gateway(problem: Mapping[str, str]) -> Problem:

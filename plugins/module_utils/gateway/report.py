@@ -8,58 +8,43 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from datetime import UTC, datetime
-from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access
 from ansible_collections.gb10.cluster.plugins.module_utils.common import shell
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report as problem_report
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import checks
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import ClientState, ModelState, State
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.usage import Count
 from ansible_collections.gb10.cluster.plugins.module_utils.health.example import request
 
 _PLACEHOLDER = "YOUR_KEY"
 
 
-def lines(found: Mapping[str, Any], endpoint: str) -> list[str]:
-    """Return the models and the clients. ``found`` is the result of the step gateway_info."""
-    models, clients = found["models"], found["clients"]
-    down = sum(not model["healthy"] for model in models)
+def lines(found: State, endpoint: str) -> list[str]:
+    """Return the models and the clients."""
+    models, clients = found.models, found.clients
+    down = sum(not model.healthy for model in models)
     noun = "client" if len(clients) == 1 else "clients"
     result = [f"Gateway {endpoint}: {len(models) - down} of {len(models)} model servers healthy, {len(clients)} {noun}"]
-    result += [f"error: {found['problem']}"] if found["problem"] else []
-    rows = [
-        (model["name"], model["cluster"], model["kind"], "healthy" if model["healthy"] else model["error"])
-        for model in models
-    ]
+    result += [f"error: {found.problem}"] if found.problem else []
+    rows = [(each.name, each.cluster, each.kind, "healthy" if each.healthy else each.error) for each in models]
     result += _table(("model", "cluster", "kind", "state"), rows) if rows else []
-    return [
-        *result,
-        "",
-        *(
-            _clients(clients)
-            if clients
-            else ["No client has a key: playbooks/gateway_keys.yml -e gateway_key_create=alice"]
-        ),
-    ]
+    none = ["No client has a key: playbooks/gateway_keys.yml -e gateway_key_create=alice"]
+    return [*result, "", *(_clients(clients) if clients else none)]
 
 
-def _clients(clients: Sequence[Mapping[str, Any]]) -> list[str]:
+def _clients(clients: Sequence[ClientState]) -> list[str]:
     """Return the use of each client, and the models of the restricted ones. The table fits 80 columns."""
     rows = []
     for client in clients:
-        used = client["usage"] or [
-            {"model": "", "requests": 0, "failures": 0, "prompt_tokens": 0, "completion_tokens": 0}
-        ]
-        first = (
-            client["name"],
-            _time(client["last"]) if client["last"] else f"never, key of {_time(client['created'])[:10]}",
-        )
-        for index, count in enumerate(used):
-            numbers = (str(count[name]) for name in ("requests", "failures", "prompt_tokens", "completion_tokens"))
-            rows.append((*(first if index == 0 else ("",) * len(first)), count["model"], *numbers))
-    restricted = [
-        f"{client['name']} may use only {', '.join(client['models'])}" for client in clients if client["models"]
-    ]
+        last = _time(client.last) if client.last else f"never, key of {_time(client.created)[:10]}"
+        first = (client.name, last)
+        for model, count in (client.usage or {"": Count()}).items():
+            rows.append((*first, model, *(str(number) for number in astuple(count))))
+            first = ("", "")
+    restricted = [f"{client.name} may use only {', '.join(client.models)}" for client in clients if client.models]
     return [*_table(("client", "last use", "model", "requests", "failed", "tokens in", "out"), rows), *restricted]
 
 
@@ -74,19 +59,15 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def example(found: Mapping[str, Any], place: Mapping[str, str], host: str, inventories: Sequence[str]) -> list[str]:
+def example(found: State, place: Mapping[str, str], host: str, inventories: Sequence[str]) -> list[str]:
     """Return the models that answer at the endpoint, the command that creates a key, a request, and the others as
     warnings.
 
-    ``found``: as for lines(). ``place``: of access.place. ``host``: the gateway's name in the inventory.
+    ``place``: of access.place. ``host``: the gateway's name in the inventory.
     ``inventories``: the files and folders of this run.
     """
-    unanswered, endpoint = found["unanswered"], place["endpoint"]
-    good = {
-        model["name"]: model["kind"]
-        for model in found["models"]
-        if model["healthy"] and model["name"] not in unanswered
-    }
+    endpoint, models = place["endpoint"], found.models
+    good = {each.name: each.kind for each in models if each.healthy and each.name not in found.unanswered}
     verb = "answer" if len(good) > 1 else "answers"
     only = f", only on {host}" if access.loopback(place["client"]) else ""
     result = [f"{', '.join(good) or 'no model'} {verb} at {endpoint} (the gateway{only})"]
@@ -95,28 +76,25 @@ def example(found: Mapping[str, Any], place: Mapping[str, str], host: str, inven
         ["key: ansible-playbook playbooks/gateway_keys.yml", *sources, "-e gateway_key_create=alice"]
     )
     result += [line for name, kind in list(good.items())[:1] for line in request(endpoint, name, kind, True)]
-    result += [f"warning: {model['id']}: {model['error']}" for model in found["models"] if not model["healthy"]]
-    return [*result, *(f"warning: {name} does not answer: {reason}" for name, reason in unanswered.items())]
+    result += [f"warning: {each.id}: {each.error}" for each in models if not each.healthy]
+    return [*result, *(f"warning: {name} does not answer: {reason}" for name, reason in found.unanswered.items())]
 
 
-def refusal(found: Mapping[str, Any], client: str, models: Sequence[str]) -> str:
-    """Return why a new client of some models, [] for all, cannot be created; "" if it can.
-
-    ``found``: as for lines().
-    """
-    if found["problem"]:
-        return f"{found['problem']}. Expected: a running gateway. Fix: run site.yml."
-    known = list(dict.fromkeys(str(model["name"]) for model in found["models"]))
+def refusal(found: State, client: str, models: Sequence[str]) -> str:
+    """Return why a new client of some models, [] for all, cannot be created; "" if it can."""
+    if found.problem:
+        return f"{found.problem}. Expected: a running gateway. Fix: run site.yml."
+    known = list(dict.fromkeys(model.name for model in found.models))
     problems = checks.of_client(client, models, known)
     return problem_report(problems) if problems else ""
 
 
-def client_settings(endpoint: str, entries: Sequence[Mapping[str, Any]]) -> list[str]:
+def client_settings(endpoint: str, entries: Sequence[ModelState]) -> list[str]:
     """Return the settings of common clients for the gateway, with a placeholder for the key.
 
-    ``entries``: the models as for lines(). Only those that generate text count.
+    Only models that generate text count.
     """
-    generating = (str(entry["name"]) for entry in entries if entry.get("kind", "generate") == "generate")
+    generating = (entry.name for entry in entries if entry.kind == "generate")
     models = list(dict.fromkeys(generating)) or ["MODEL"]
     model, base = models[0], endpoint.removesuffix("/v1")
     return [

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.usage import Count
 
 SETTINGS, CLIENTS = (f"{paths.GATEWAY_FOLDER}/{name}" for name in ("settings.json", "clients.json"))
 #: The gateway's own certificate; the host's own key, which only root can read.
@@ -52,3 +53,52 @@ class GatewaySettings:
     health_interval: int
     #: The origins of web pages that may use the gateway from a browser.
     origins: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The texts of the gateway's files, without a key. ``variables``: the environment variable of each cluster with a
+    key."""
+
+    settings: str
+    certificate: str
+    variables: Mapping[str, str]
+    warnings: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """An entry of the gateway's report. ``error``: why it is not healthy. ``checked``: seconds since 1970."""
+
+    id: str
+    name: str
+    cluster: str
+    kind: str
+    healthy: bool
+    error: str
+    checked: int
+
+
+@dataclass(frozen=True)
+class ClientState:
+    """A client: its models, () for all, and its use by model. Times are in seconds since 1970, 0 for never."""
+
+    name: str
+    created: int
+    last: int
+    models: Sequence[str]
+    usage: Mapping[str, Count]
+
+
+@dataclass(frozen=True)
+class State:
+    """What the step gateway_info reads on the gateway's host.
+
+    ``problem``: why the report is missing, "" if there is one. ``unanswered``: the models whose test request failed ->
+    the reason.
+    """
+
+    problem: str
+    models: Sequence[ModelState]
+    clients: Sequence[ClientState]
+    unanswered: Mapping[str, str]

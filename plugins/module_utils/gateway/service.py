@@ -6,9 +6,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import schema
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement
@@ -19,12 +16,12 @@ _USER = paths.GATEWAY_USER
 _LOW_PORT = 1024
 
 
-def service(planned: Mapping[str, Any], environment: str, port: int, start_timeout: int, secrets: str) -> Service:
-    """Return the service of a plan of plan.py, in an environment with the packages.
+def service(planned: schema.Planned, environment: str, port: int, start_timeout: int, secrets: str) -> Service:
+    """Return the service of a planned gateway, in an environment with the packages.
 
     ``secrets``: the version of the models' keys. The clients' file is not an input: the gateway rereads it by itself.
     """
-    program, secured = paths.program_file("gateway"), bool(planned["certificate"])
+    program, secured = paths.program_file("gateway"), bool(planned.certificate)
     keys = [
         "# The API keys of the models, readable only by root. systemd reads them as root.",
         f"EnvironmentFile={paths.GATEWAY_ENVIRONMENT}",
@@ -41,7 +38,7 @@ def service(planned: Mapping[str, Any], environment: str, port: int, start_timeo
             f"User={_USER}",
             unit.INPUTS,
             f"Environment=HOME=/var/lib/{_USER}",
-            *(keys if planned["variables"] else []),
+            *(keys if planned.variables else []),
             *(credentials if secured else []),
             f"ExecStart={environment}/bin/python -I -B {arguments}",
             f"TimeoutStartSec={start_timeout}",
@@ -62,7 +59,7 @@ def service(planned: Mapping[str, Any], environment: str, port: int, start_timeo
             *(binds if port < _LOW_PORT else []),
         ],
     )
-    files = [{"path": schema.SETTINGS, "content": planned["settings"]}, program]
-    files += [{"path": schema.CERTIFICATE, "content": planned["certificate"]}] * secured
-    inputs = [planned["settings"], planned["certificate"], secrets]
+    files = [{"path": schema.SETTINGS, "content": planned.settings}, program]
+    files += [{"path": schema.CERTIFICATE, "content": planned.certificate}] * secured
+    inputs = [planned.settings, planned.certificate, secrets]
     return Service(paths.GATEWAY_UNIT, text, inputs, files, watched=(program["program"],))

@@ -66,11 +66,8 @@ def notes(plan: Plan, clients: Sequence[str]) -> list[str]:
 
 def unreachable(address: str, clients: Sequence[str]) -> list[str]:
     """Return a note if Prometheus's own address is not a client of the nodes. A name has no note: it may be one."""
-    try:
-        ipaddress.ip_address(address)
-    except ValueError:
-        return []
-    return [] if _inside(address, clients) else [f"the nodes refuse {address}. Fix: add it to monitoring_clients"]
+    known = not access.is_address(address) or _inside(address, clients)
+    return [] if known else [f"the nodes refuse {address}. Fix: add it to monitoring_clients"]
 
 
 def _inside(client: str, networks: Sequence[str]) -> bool:

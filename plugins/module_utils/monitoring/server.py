@@ -6,13 +6,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import re
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.api import access
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall_plan
@@ -43,7 +43,7 @@ def check(settings: ServerSettings, webhook: str, jobs: Sequence[Mapping[str, An
     if not jobs:
         found, fix = "no cluster has metrics", "set it in a cluster's variables, or empty the group monitoring"
         problems.append(Problem("monitoring_enabled", found, "true in one cluster or more", fix))
-    if settings.clients and (names := [host for host in _hosts(jobs) if not _address(host)]):
+    if settings.clients and (names := [host for host in _hosts(jobs) if not access.is_address(host)]):
         found, fix = f"{', '.join(names)} is a name", "set addresses, or empty it"
         problems.append(Problem(f"{path}_clients", found, "addresses in ansible_host and gb10_api_name", fix))
     return problems
@@ -139,11 +139,3 @@ def _hosts(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the hosts of all targets."""
     targets = [target for job in jobs for each in job["static_configs"] for target in each["targets"]]
     return list(dict.fromkeys(urllib.parse.urlsplit(f"//{target}").hostname or "" for target in targets))
-
-
-def _address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

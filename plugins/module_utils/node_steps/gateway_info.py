@@ -11,12 +11,12 @@ Can send one short request to each healthy model.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway import io_info, schema, usage
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import io_info, schema
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 
 
@@ -49,18 +49,11 @@ class Inputs:
 
 
 def run(_module: AnsibleModule, given: Inputs) -> dict[str, Any]:
-    """Return {problem, models, clients, unanswered}. Times are in seconds since 1970.
-
-    ``problem``: Why the report is missing, "" if there is one.
-    ``models``: Each entry as {id, name, cluster, kind, healthy, error, checked}.
-    ``clients``: Each client as {name, created, last, models, usage}: its models, empty for all, and its use by model.
-    ``unanswered``: The models whose test request failed -> the reason.
-    """
+    """Return the fields of schema.State."""
     gateway = io_info.Gateway(io_client.Server(given.url, given.ca_file, given.server_name), given.key_file)
     found, problem = gateway.report(given.expected, given.timeout, given.healthy)
-    clients = io_info.rows(given.clients_file, found.get("usage", usage.Usage()))
-    models = found.get("models", [])
-    kinds = {model["name"]: model["kind"] for model in models if model["healthy"]} if given.test else {}
+    clients = io_info.rows(given.clients_file, found.usage)
+    kinds = {model.name: model.kind for model in found.models if model.healthy} if given.test else {}
     reasons = {name: gateway.answers(name, kind, given.test_timeout) for name, kind in kinds.items()}
     unanswered = {name: reason for name, reason in reasons.items() if reason}
-    return {"changed": False, "problem": problem, "models": models, "clients": clients, "unanswered": unanswered}
+    return {"changed": False, **asdict(schema.State(problem, found.models, clients, unanswered))}

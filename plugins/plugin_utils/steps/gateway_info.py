@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import report
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import State
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.plugin_utils import gateway
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
@@ -42,17 +44,18 @@ def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, A
     """
     place = gateway.place(step, variables)
     reached = {name: place[name] for name in ("url", "server_name")}
-    state = step.node("gateway_info", {**reached, **given.read}, variables)
-    if state.get("failed"):
-        return state
+    read = step.node("gateway_info", {**reached, **given.read}, variables)
+    if read.get("failed"):
+        return read
+    state = load.chosen(State, read, "gateway_info")
     # The files and folders of this run's inventory.
     inventories = [os.path.relpath(str(each)) for each in variables.get("ansible_inventory_sources") or ()]
     refusal = report.refusal(state, given.new_client, given.new_client_models) if given.new_client else ""
     return {
-        **state,
+        **read,
         "lines": report.lines(state, place["endpoint"]),
         "example": report.example(state, place, str(variables["inventory_hostname"]), inventories),
-        "client_settings": report.client_settings(place["endpoint"], state["models"]),
+        "client_settings": report.client_settings(place["endpoint"], state.models),
         "place": {**reached, "interval": gateway.number(step, variables, "health_interval")},
         "refusal": refusal,
     }

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway import service
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import schema, service
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.plugin_utils import gateway, program
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
@@ -36,21 +37,21 @@ class Inputs:
 
 def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, Any]:
     """Return the result of ``secret_environment`` and {unit, files, directories, written} of the service."""
-    keys = gateway.keys(step, variables)
-    secrets = {variable: keys[cluster] for cluster, variable in given.plan["variables"].items()}
+    keys, planned = gateway.keys(step, variables), load.chosen(schema.Planned, given.plan, "plan")
+    secrets = {variable: keys[cluster] for cluster, variable in planned.variables.items()}
     inputs = {"path": paths.GATEWAY_ENVIRONMENT, "variables": secrets}
     written = step.node("secret_environment", inputs, variables)
     if written.get("failed"):
         return written
-    if given.plan["certificate"]:
+    if planned.certificate:
         copied = _copy_key(step, gateway.tls(step, variables)["key"], variables)
         if copied.get("failed"):
             return {"failed": True, "msg": copied.get("msg", "")}
         written["changed"] = written["changed"] or copied["changed"]
     port, start_timeout = gateway.number(step, variables, "port"), gateway.number(step, variables, "start_timeout")
     # The unit has the version of the keys, so that it changes with them.
-    planned = service.service(given.plan, given.plan["environment"], port, start_timeout, written["version"])
-    return {**written, **program.service(planned)}
+    found = service.service(planned, given.plan["environment"], port, start_timeout, written["version"])
+    return {**written, **program.service(found)}
 
 
 def _copy_key(step: Decision, key: str, variables: dict[str, Any]) -> dict[str, Any]:

@@ -30,10 +30,12 @@ class Inputs:
 
     ``cluster``: The name of the cluster in labels. An inventory's only cluster has none, and is ``gb10``.
     ``golden_result``: The file of the last golden answers on the controller.
+    ``directory``: The folder on the controller for the files of Prometheus and Grafana.
     """
 
     cluster: str = ""
     golden_result: str = field(metadata={"type": "path"})
+    directory: str = field(default="", metadata={"type": "path"})
 
 
 def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, Any]:
@@ -54,9 +56,9 @@ def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, A
         ],
         "unit": monitoring_plan.exporter(settings),
         "settings": [{"path": paths.MONITORING_SETTINGS, "content": files[paths.MONITORING_SETTINGS]}],
-        "ca": scrape.ca(site.cluster),
+        "ca": f"{given.directory}/{scrape.ca(site.cluster)}",
         "written": paths.EXPORTER_UNIT in plan.node.state.units,
-        "controller": [{"name": name, "content": text} for name, text in controller.items()],
+        "controller": {f"{given.directory}/{name}": text for name, text in controller.items()},
         "notes": scrape.notes(plan, settings.monitoring_clients) if plan.node.head else [],
     }
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard
+from ansible_collections.gb10.cluster.plugins.module_utils.api import io_connections, io_guard
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, limits
 
 KEY = "sk-" + "0123456789abcdef" * 2
@@ -47,6 +47,32 @@ def sent(*parts: bytes) -> list[dict[str, Any]]:
     return [{"type": "http.request", "body": part, "more_body": part is not parts[-1]} for part in parts]
 
 
+class Client:
+    """The other side of an application: it sends messages and then nothing, and keeps what it gets."""
+
+    def __init__(self, messages: Iterable[dict[str, Any]] = ()) -> None:
+        self.waiting, self.got = list(messages), list[dict[str, Any]]()
+
+    async def receive(self) -> dict[str, Any]:
+        if not self.waiting:
+            await asyncio.sleep(60)
+        return self.waiting.pop(0)
+
+    async def send(self, message: dict[str, Any]) -> None:
+        self.got.append(message)
+
+
+def scoped(path: str, headers: dict[str, str] | None = None, **scope: Any) -> dict[str, Any]:
+    given = [(b"host", b"head"), *((name.encode(), value.encode("latin-1")) for name, value in (headers or {}).items())]
+    return {"type": "http", "method": "POST", "path": path, "headers": given, **scope}
+
+
+def limited(monkeypatch: pytest.MonkeyPatch, **values: float) -> None:
+    """Change limits of the guard, so that small bodies count too."""
+    for name, value in {"SMALL": 0, **values}.items():
+        monkeypatch.setattr(io_guard, f"_{name}", value)
+
+
 def asked(
     path: str,
     headers: dict[str, str] | None = None,
@@ -54,20 +80,9 @@ def asked(
     **scope: Any,
 ) -> tuple[Api, int, dict[str, str], Any]:
     """Return the application, and the status, headers and JSON of the answer."""
-    api, answers, waiting = Api(), list[dict[str, Any]](), list(messages)
-
-    async def receive() -> dict[str, Any]:
-        if not waiting:
-            await asyncio.sleep(60)
-        return waiting.pop(0)
-
-    async def send(message: dict[str, Any]) -> None:
-        answers.append(message)
-
-    given = [(b"host", b"head"), *((name.encode(), value.encode("latin-1")) for name, value in (headers or {}).items())]
-    asyncio.run(
-        io_guard.Guard(api)({"type": "http", "method": "POST", "path": path, "headers": given, **scope}, receive, send)
-    )
+    api, client = Api(), Client(messages)
+    asyncio.run(io_guard.Guard(api)(scoped(path, headers, **scope), client.receive, client.send))
+    answers = client.got
     found = {name.decode(): value.decode() for name, value in answers[0].get("headers", ())}
     return api, answers[0].get("status", 0), found, json.loads(answers[1]["body"]) if len(answers) > 1 else answers[0]
 
@@ -222,12 +237,6 @@ def test_a_path_for_files_takes_forms_only() -> None:
         assert asked(path, {**BEARER, **given}, [])[1] == 415
 
 
-@pytest.mark.parametrize("method", ["POST", "GET"])
-def test_the_body_of_each_method_is_limited(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MOST_BODY", 3)
-    assert asked("/v1/models", BEARER, sent(b"ab", b"cd"), method=method)[1] == 413
-
-
 def test_a_body_that_nobody_reads_is_not_awaited() -> None:
     """Without a key, a request whose body never arrives would wait for ever."""
     assert asked("/metrics", {"content-length": "9"}, [], method="GET")[1] == 200
@@ -253,16 +262,10 @@ def test_the_page_of_the_metrics_is_written_once_for_all_that_ask_at_once() -> N
         await send({"type": "http.response.body", "body": b"page"})
 
     async def ask(guard: io_guard.Guard, method: str, number: int) -> bytes:
-        got: list[dict[str, Any]] = []
-
-        async def send(message: dict[str, Any]) -> None:
-            got.append(message)
-
-        headers = [(b"accept-encoding", b"gzip"), (b"accept", str(number).encode())]
-        scope = {"type": "http", "method": method, "path": "/metrics", "headers": headers, "query_string": b"name[]=x"}
-        await guard(scope, None, send)
-        assert COUNT in dict(got[0]["headers"])
-        return bytes(got[1]["body"])
+        client, headers = Client(), {"accept-encoding": "gzip", "accept": str(number)}
+        await guard(scoped("/metrics", headers, method=method, query_string=b"name[]=x"), None, client.send)
+        assert COUNT in dict(client.got[0]["headers"])
+        return bytes(client.got[1]["body"])
 
     async def scenario() -> list[bytes]:
         guard = io_guard.Guard(api)
@@ -338,62 +341,42 @@ def test_another_body_of_responses_is_vllms(body: bytes) -> None:
     assert asked("/v1/responses", BEARER, sent(body))[0].bodies == [body]
 
 
+REALTIME = scoped("/v1/realtime", BEARER, type="websocket", client=("unknown", 1))
+
+
 @pytest.mark.parametrize("kind", ["text", "bytes"])
 @pytest.mark.parametrize(
     "words", [["[]", "[" + "[]," * limits.MOST_MARKS, "[]"], ["[]", " " * 999, "[]"]], ids=["marks", "sum"]
 )
 def test_the_messages_of_a_websocket_are_limited(kind: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """One message, and all of them: vLLM keeps sound until it has read it."""
-    monkeypatch.setattr(io_guard, "_MOST_SOUND", 1 << 20 if len(words[1]) > 999 else 500)
-    monkeypatch.setattr(io_guard, "_SOUND_RATE", 0)
+    limited(monkeypatch, MOST_SOUND=1 << 20 if len(words[1]) > 999 else 500, SOUND_RATE=0, SMALL=io_guard._SMALL)
     got: list[Any] = []
 
     async def api(_scope: dict[str, Any], receive: Any, _send: Any) -> None:
         while not got or got[-1]["type"] != "websocket.disconnect":
             got.append(await receive())
 
-    async def scenario() -> list[dict[str, Any]]:
-        guard, answers = io_guard.Guard(api), list[dict[str, Any]]()
-        waiting = [{"type": "websocket.receive", kind: word if kind == "text" else word.encode()} for word in words]
-
-        async def receive() -> dict[str, Any]:
-            return waiting.pop(0)
-
-        async def send(message: dict[str, Any]) -> None:
-            answers.append(message)
-
-        given = [(name.encode(), value.encode()) for name, value in BEARER.items()]
-        scope = {"type": "websocket", "path": "/v1/realtime", "headers": given, "client": ("unknown", 1)}
-        await guard(scope, receive, send)
-        assert guard._budget.held == {}
-        return answers
-
-    assert asyncio.run(scenario()) == [{"type": "websocket.close", "code": 1009}]
+    guard = io_guard.Guard(api)
+    client = Client({"type": "websocket.receive", kind: word if kind == "text" else word.encode()} for word in words)
+    asyncio.run(guard(REALTIME, client.receive, client.send))
+    assert guard._budget.held == {}
+    assert client.got == [{"type": "websocket.close", "code": 1009}]
     assert [message["type"] for message in got] == ["websocket.receive", "websocket.disconnect"]
 
 
 def test_the_sound_of_a_websocket_stays_in_the_budget_until_it_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     """vLLM keeps it after it has received it, and an address may open any number of websockets."""
-    monkeypatch.setattr(io_guard, "_OF_CLIENT", 300)
-    monkeypatch.setattr(io_guard, "_SMALL", 0)
-    monkeypatch.setattr(io_guard, "_SOUND_RATE", 0)
+    limited(monkeypatch, OF_CLIENT=300, SOUND_RATE=0)
     held: list[int] = []
 
     async def api(_scope: dict[str, Any], receive: Any, _send: Any) -> None:
         while (await receive())["type"] == "websocket.receive":
             held.append(guard._budget.held.total())
 
-    async def receive() -> dict[str, Any]:
-        return {"type": "websocket.receive", "bytes": b"x" * 50}
-
-    async def send(_message: dict[str, Any]) -> None:
-        pass
-
-    guard = io_guard.Guard(api)
+    guard, client = io_guard.Guard(api), Client([{"type": "websocket.receive", "bytes": b"x" * 50}] * 9)
     guard._budget.free = 1 << 20
-    given = [(name.encode(), value.encode()) for name, value in BEARER.items()]
-    scope = {"type": "websocket", "path": "/v1/realtime", "headers": given, "client": ("unknown", 1)}
-    asyncio.run(guard(scope, receive, send))
+    asyncio.run(guard(REALTIME, client.receive, client.send))
     assert held == [100, 200, 300]
     assert guard._budget.held == {}
 
@@ -414,9 +397,7 @@ def test_only_the_beginning_of_an_error_is_cleaned(monkeypatch: pytest.MonkeyPat
 
 
 def test_one_address_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(io_guard, "_OF_CLIENT", 10)
-    monkeypatch.setattr(io_guard, "_SMALL", 0)
-    monkeypatch.setattr(io_guard, "_OF_ALL", 24)
+    limited(monkeypatch, OF_CLIENT=10, OF_ALL=24)
 
     async def scenario() -> list[int]:
         held = Held()
@@ -424,7 +405,7 @@ def test_one_address_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> 
         await asyncio.sleep(0.05)
         held.may_end.set()
         await asyncio.wait(waiting)
-        return [message["status"] for message in held.sent if "status" in message]
+        return held.statuses
 
     assert asyncio.run(scenario()) == [503, 200, 200, 200]
 
@@ -445,6 +426,7 @@ def test_a_large_body_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPat
     assert (api.bodies, status, body["error"]["code"]) == ([], 413, "request_too_large")
     assert asked("/v1/completions", {**BEARER, "content-length": "3"}, sent(b"ab", b"c"))[0].bodies == [b"abc"]
     assert asked("/v1/completions", {"content-length": "4"}, [])[1] == 401
+    assert asked("/v1/models", BEARER, sent(b"ab", b"cd"), method="GET")[1] == 413
 
 
 def test_a_half_sent_body_ends_and_is_no_open_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -470,26 +452,22 @@ class Held:
 
     async def ask(self, path: str, body: bytes, address: str = "10.0.0.1") -> None:
         """Send a request. Without a body, it never arrives."""
-
-        async def receive() -> dict[str, Any]:
-            await asyncio.sleep(0 if body else 60)
-            return sent(body)[0]
-
-        async def note(message: dict[str, Any]) -> None:
-            self.sent.append(message)
-
-        headers = [(name.encode(), value.encode()) for name, value in BEARER.items()]
+        client = Client(sent(body) if body else ())
+        client.got = self.sent
         method = "GET" if path in io_guard.OPEN else "POST"
-        scope = {"type": "http", "method": method, "path": path, "headers": headers, "client": (address, 5)}
-        await self.guard(scope, receive, note)
+        scope = scoped(path, BEARER, method=method, client=(address, 5))
+        await self.guard(scope, client.receive, client.send)
 
     def begin(self, body: bytes, address: str = "10.0.0.1") -> asyncio.Task[None]:
         return asyncio.create_task(self.ask("/v1/completions", body, address))
 
+    @property
+    def statuses(self) -> list[int]:
+        return [message["status"] for message in self.sent if "status" in message]
+
 
 def test_the_bodies_of_all_open_requests_have_a_limit_until_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(io_guard, "_OF_CLIENT", 10)
-    monkeypatch.setattr(io_guard, "_SMALL", 0)
+    limited(monkeypatch, OF_CLIENT=10)
 
     async def scenario() -> list[int]:
         held = Held()
@@ -499,16 +477,14 @@ def test_the_bodies_of_all_open_requests_have_a_limit_until_they_end(monkeypatch
         held.may_end.set()
         await first
         await held.begin(b"def")
-        return [message["status"] for message in held.sent if "status" in message]
+        return held.statuses
 
     assert asyncio.run(scenario()) == [503, 200, 200]
 
 
 def test_a_request_waits_for_the_memory_of_its_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     # 1,000 tokens with one log probability.
-    monkeypatch.setattr(io_guard, "_OF_CLIENT", 7 << 20)
-    monkeypatch.setattr(io_guard, "_SMALL", 0)
-    monkeypatch.setattr(io_guard, "_ROOM_SECONDS", 0.3)
+    limited(monkeypatch, OF_CLIENT=7 << 20, ROOM_SECONDS=0.3)
     body = b'{"prompt": "hi", "max_tokens": 1000, "logprobs": 1}'
 
     async def scenario() -> list[int]:
@@ -516,13 +492,13 @@ def test_a_request_waits_for_the_memory_of_its_answers(monkeypatch: pytest.Monke
         first = held.begin(body)
         await asyncio.sleep(0.05)
         await held.begin(body)
-        monkeypatch.setattr(io_guard, "_ROOM_SECONDS", 60)
+        limited(monkeypatch, ROOM_SECONDS=60)
         waiting = held.begin(body)
         await asyncio.sleep(0.05)
         held.may_end.set()
         await asyncio.gather(first, waiting)
         await held.begin(body.replace(b"1000", b"2000"))
-        return [message["status"] for message in held.sent if "status" in message]
+        return held.statuses
 
     assert asyncio.run(scenario()) == [503, 200, 200, 413]
 
@@ -644,8 +620,8 @@ def test_a_connection_with_a_request_that_needs_no_key_makes_room(
     path: str, stays: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its client may take nothing of the answer: 5 addresses kept all places so."""
-    monkeypatch.setattr(io_guard, "_SOURCES", limits.Sources(1, 10))
-    limited: Any = type("Limited", (io_guard.Limits, Uvicorn), {})
+    monkeypatch.setattr(io_connections, "_SOURCES", limits.Sources(1, 10))
+    limited: Any = type("Limited", (io_connections.Limits, Uvicorn), {})
 
     async def scenario() -> list[bool]:
         wires = [Wire(), Wire()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import sys
@@ -15,8 +14,9 @@ from cluster_nodes import SETTINGS
 from decisions import decide
 from repository import ROOT, files, load_yaml, read, tasks_of
 from run_playbook import Run, run
+from typed_plans import fact
 
-PLAN = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
+PLAN = fact({})
 NAMES = ["spark1", "spark2"]
 PLAY = [
     {
@@ -129,15 +129,8 @@ class Cluster:
 
     def play(self, *models: str, confirmed: bool = True, arguments: tuple[str, ...] = (), **variables: Any) -> Run:
         """Run the role for these models."""
-        plan = copy.deepcopy(PLAN)
-        plan["serve"]["expected"] = {
-            "context": 0,
-            "max_num_seqs": 0,
-            "tokens_per_second": 0.0,
-            "speculative": False,
-            "published": [],
-        }
-        plan["root"] = str(self.folder / "opt")
+        unknown = {"context": 0, "max_num_seqs": 0, "tokens_per_second": 0.0}
+        plan = fact({"serve": {"expected": unknown}, "root": str(self.folder / "opt")})
         given = {"plan": plan, "measured": MEASURED, "benchmark_all_file": str(self.file), **variables}
         given |= {"benchmark_all_models": list(models), "benchmark_all_confirmed": confirmed}
         host = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,27 +12,18 @@ from typed_plans import typed
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import matrix
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import BenchmarkSettings
 
-SNAPSHOT = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
 QUICK = BenchmarkSettings("quick", [1], [1024], 128, 0, 600)
 DATE = "2026-11-22T21:30:00Z"
 GIB = 1 << 30
 
 
-def plan(model: str = "/srv/models/a", **changes: Any) -> dict[str, Any]:
-    found = copy.deepcopy(SNAPSHOT)
-    found["serve"]["expected"] = {
-        "context": 8192,
-        "max_num_seqs": 8,
-        "tokens_per_second": 50.0,
-        "speculative": False,
-        "published": [],
-    }
-    found["serve"]["needs"] = {"spark1": 60 * GIB, "spark2": 60 * GIB}
-    return {**found, "node": found["nodes"][0], "model": model, **changes}
-
-
-def candidate(name: str = "a", problem: str = "", **changes: Any) -> dict[str, Any]:
-    return matrix.candidate(typed(plan(f"/srv/models/{name}", **changes)), name, QUICK, problem)
+def candidate(
+    name: str = "a", problem: str = "", settings: BenchmarkSettings = QUICK, **changes: Any
+) -> dict[str, Any]:
+    expected = {"context": 8192, "max_num_seqs": 8, "tokens_per_second": 50.0}
+    serve = {"expected": expected, "needs": {"spark1": 60 * GIB, "spark2": 60 * GIB}}
+    plan = typed({"serve": serve, "model": f"/srv/models/{name}", **changes})
+    return matrix.candidate(plan, name, settings, problem)
 
 
 def run(concurrency: int = 1, **changes: Any) -> dict[str, Any]:
@@ -61,13 +51,8 @@ def test_a_candidate_has_an_estimate() -> None:
     assert (found["name"], found["model"], found["problem"]) == ("a", "/srv/models/a", "")
     # A start of 180 s and 129 s for the memory, and runs of 56 s and 43 s.
     assert found["minutes"] == round((180 + 60 * GIB / 5e8 + 56 + 43) / 60)
-    assert candidate(problem="it does not fit") == {
-        "name": "a",
-        "model": "",
-        "key": "",
-        "minutes": 0,
-        "problem": "it does not fit",
-    }
+    blank = {"name": "a", "model": "", "key": "", "minutes": 0}
+    assert candidate(problem="it does not fit") == {**blank, "problem": "it does not fit"}
 
 
 @pytest.mark.parametrize(
@@ -75,10 +60,10 @@ def test_a_candidate_has_an_estimate() -> None:
     [
         candidate("b"),
         candidate(executor="mp"),
-        candidate(stack={**SNAPSHOT["stack"], "vllm": "0.33.0"}),
-        candidate(serve={**plan()["serve"], "user_args": ["--enforce-eager"]}),
-        matrix.candidate(typed(plan()), "a", BenchmarkSettings("full", [1], [1024], 128, 0, 600)),
-        matrix.candidate(typed(plan()), "a", BenchmarkSettings("quick", [1], [1024], 128, 0, 600, data="text")),
+        candidate(stack={"vllm": "0.33.0"}),
+        candidate(serve={"user_args": ["--enforce-eager"]}),
+        candidate(settings=replace(QUICK, mode="full")),
+        candidate(settings=replace(QUICK, data="text")),
     ],
     ids=["model", "executor", "stack", "arguments", "mode", "prompts"],
 )
@@ -87,10 +72,7 @@ def test_the_key_depends_on_the_inputs(other: dict[str, Any]) -> None:
 
 
 def test_the_key_does_not_depend_on_the_seed_and_the_server() -> None:
-    assert (
-        matrix.candidate(typed(plan()), "a", BenchmarkSettings("quick", [1], [1024], 128, 99, 600))["key"]
-        == candidate()["key"]
-    )
+    assert candidate(settings=replace(QUICK, seed=99))["key"] == candidate()["key"]
 
 
 def test_folders_of_models() -> None:

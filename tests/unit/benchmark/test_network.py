@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from decisions import decide
+from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import network
 
-PLAN = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
 RTT = {
     "interface": "enp1s0f1np1",
     "peer": "spark2",
@@ -37,7 +36,7 @@ def measured() -> str:
     results = {"together": {"results": together}, "rocep1s0f1": {"results": [entry("all_reduce", 1 << 30, 11.5)]}}
     options = {"backend": "nccl", "port": 8471, "bytes": 1 << 30, "timeout": 300, "expected": 0.0}
     variables = {f"nccl_sm121_build_bandwidth_{name}": value for name, value in options.items()}
-    report = decide("nccl_bandwidth", {"measured": results}, PLAN, variables=variables)[0]
+    report = decide("nccl_bandwidth", {"measured": results}, fact({}), variables=variables)[0]
     assert report["record"]["nodes"] == ["spark1", "spark2"]
     assert report["record"]["findings"] == report["findings"] != []
     return json.dumps({**report["record"], "date": "2026-11-22T21:30:00Z"})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,47 +16,30 @@ from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
-SNAPSHOT = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
 EXPECTED = {"context": 131072, "max_num_seqs": 256, "tokens_per_second": 50.0, "published": [57.0, 60.0]}
 ONE = Run(1, 1024, 128, 6)
 PROGRAM = "import vllm"
 DRAFT = {"speculative": True}
 
 
-def plan(**expected: Any) -> dict[str, Any]:
+CONTAINER = {
+    "runtime": {"kind": "container", "image": "image", "engine": "docker", "engine_args": ["--shm-size=1g"]},
+    "node": {"state": {"service_user": "995:994"}},
+}
+
+
+def plan(changes: Mapping[str, Any] | None = None, **expected: Any) -> Plan:
     """Return the head's plan, whose expected speed and limits are known."""
-    found = copy.deepcopy(SNAPSHOT)
-    found["serve"]["expected"] = {**EXPECTED, **expected}
-    return {**found, "node": found["nodes"][0], "model": "/srv/models/tiny", "api_key": True}
+    given = {"serve": {"expected": EXPECTED | expected}, "model": "/srv/models/tiny", "api_key": True}
+    return typed({**given, **(changes or {})})
 
 
 def settings(mode: str = "quick", **changes: Any) -> BenchmarkSettings:
-    return BenchmarkSettings(
-        **{
-            "mode": mode,
-            "concurrencies": [1, 8],
-            "input_tokens": [512],
-            "output_tokens": 64,
-            "seed": 7,
-            "timeout": 600,
-            **changes,
-        }
-    )
+    return replace(BenchmarkSettings(mode, [1, 8], [512], 64, seed=7, timeout=600), **changes)
 
 
 def command(given: Plan, run: Run = ONE, **changes: Any) -> list[str]:
     return benchmark_plan.command(given, run, settings(**changes), PROGRAM)
-
-
-def contained(given: dict[str, Any]) -> dict[str, Any]:
-    runtime = {
-        "kind": "container",
-        "name": "image",
-        "image": "image",
-        "engine": "docker",
-        "engine_args": ["--shm-size=1g"],
-    }
-    return {**given, "runtime": runtime, "node": {**given["node"], "state": {"service_user": "995:994"}}}
 
 
 def script(words: list[str]) -> list[str]:
@@ -66,8 +49,8 @@ def script(words: list[str]) -> list[str]:
 
 
 def test_a_line_has_the_size_and_the_estimated_time() -> None:
-    assert benchmark_plan.lines(typed(plan()), [ONE]) == ["1 at a time, 1024 + 128 tokens, 6 requests, about 56 s"]
-    unknown = benchmark_plan.lines(typed(plan(tokens_per_second=0.0)), [ONE])
+    assert benchmark_plan.lines(plan(), [ONE]) == ["1 at a time, 1024 + 128 tokens, 6 requests, about 56 s"]
+    unknown = benchmark_plan.lines(plan(tokens_per_second=0.0), [ONE])
     assert unknown == ["1 at a time, 1024 + 128 tokens, 6 requests"]
 
 
@@ -85,7 +68,7 @@ def test_a_line_has_the_size_and_the_estimated_time() -> None:
     ids=["quick", "the server's context wins over the plan's", "each combination of a sweep once"],
 )
 def test_the_runs_of_a_mode(expected: dict[str, Any], given: BenchmarkSettings, runs: list[Run]) -> None:
-    assert benchmark_plan.runs(typed(plan(**expected)), given) == runs
+    assert benchmark_plan.runs(plan(**expected), given) == runs
 
 
 @pytest.mark.parametrize("mode", [mode for mode in benchmark_plan.MODES if mode != "sweep"])
@@ -93,7 +76,7 @@ def test_the_runs_of_a_mode(expected: dict[str, Any], given: BenchmarkSettings, 
 @pytest.mark.parametrize("sequences", [0, 1, 4, 256])
 @pytest.mark.parametrize("data", benchmark_plan.DATA)
 def test_a_fixed_mode_fits_the_server(mode: str, context: int, sequences: int, data: str) -> None:
-    found = benchmark_plan.runs(typed(plan(context=context, max_num_seqs=sequences)), settings(mode, data=data))
+    found = benchmark_plan.runs(plan(context=context, max_num_seqs=sequences), settings(mode, data=data))
     assert found and len(found) == len(set(found))
     for run in found:
         assert min(run.concurrency, run.input_tokens, run.output_tokens, run.requests) >= 1
@@ -117,20 +100,18 @@ def test_a_fixed_mode_fits_the_server(mode: str, context: int, sequences: int, d
     ],
 )
 def test_the_prompts_of_a_mode(mode: str, expected: dict[str, Any], changes: dict[str, Any], data: str) -> None:
-    assert {run.data for run in benchmark_plan.runs(typed(plan(**expected)), settings(mode, **changes))} == {data}
+    assert {run.data for run in benchmark_plan.runs(plan(**expected), settings(mode, **changes))} == {data}
 
 
 def test_a_line_names_other_prompts_than_random_tokens() -> None:
-    chosen = benchmark_plan.runs(typed(plan(**DRAFT)), settings("single"))
-    assert benchmark_plan.lines(typed(plan(**DRAFT)), chosen)[0].startswith(
-        "1 at a time, 1024 + 256 tokens of text, 6 "
-    )
+    chosen = benchmark_plan.runs(plan(**DRAFT), settings("single"))
+    assert benchmark_plan.lines(plan(**DRAFT), chosen)[0].startswith("1 at a time, 1024 + 256 tokens of text, 6 ")
 
 
 def test_text_is_a_question_in_a_chat_with_a_natural_end() -> None:
-    given = typed(plan())
+    given = plan()
     words = benchmark_plan.client(given, Run(1, 1024, 128, 6, "text"), settings(), PROGRAM)
-    assert words[:3] == [f"{plan()['runtime']['path']}/bin/python3", "-c", PROGRAM]
+    assert words[:3] == [f"{given.runtime.path}/bin/python3", "-c", PROGRAM]
     assert json.loads(words[3]) == {"tokens": 1024, "words": 128, "seed": "7-1-1024-128", "file": ""}
     assert words[4:6] == ["bench", "serve"]
     assert {"--backend=openai-chat", "--endpoint=/v1/chat/completions", "--skip-chat-template"} < set(words)
@@ -141,7 +122,7 @@ def test_text_is_a_question_in_a_chat_with_a_natural_end() -> None:
 
 
 def test_each_run_of_a_benchmark_has_prompts_of_its_own() -> None:
-    given = typed(plan())
+    given = plan()
     shapes = [(1, 1024, 128, 6), (8, 1024, 128, 24), (1, 1024, 256, 6), (1, 2048, 128, 6)]
     seeds = {
         word
@@ -154,16 +135,16 @@ def test_each_run_of_a_benchmark_has_prompts_of_its_own() -> None:
 
 def test_a_container_can_read_speed_bench_and_nothing_else_of_its_folder() -> None:
     run, changes = Run(1, 8192, 256, 10, "speed-bench"), {"mode": "speed-bench", "speed_bench": "/srv/speed/"}
-    inner = script(command(typed(contained(plan())), run, **changes))
+    inner = script(command(plan(CONTAINER), run, **changes))
     file = "/srv/speed/throughput_8k.jsonl"
     assert f"--mount=type=bind,source={file},target={file},readonly" in inner
     assert json.loads(inner[inner.index(PROGRAM) + 1])["file"] == file
-    assert not any("speed" in word for word in script(command(typed(contained(plan())), **changes)))
+    assert not any("speed" in word for word in script(command(plan(CONTAINER), **changes)))
 
 
 @pytest.mark.parametrize("folder", ["speed", "/srv/a,target=/etc", "/srv/a b", "~/speed"])
 def test_another_folder_of_speed_bench_is_refused(folder: str) -> None:
-    (problem,) = benchmark_plan.problems(typed(plan()), settings("speed-bench", speed_bench=folder))
+    (problem,) = benchmark_plan.problems(plan(), settings("speed-bench", speed_bench=folder))
     assert (problem.path, problem.found) == ("benchmark_model_speed_bench", folder)
 
 
@@ -198,13 +179,14 @@ UNKNOWN = {"context": 0, "max_num_seqs": 0}
 def test_a_sweep_that_cannot_run_is_refused(
     limits: dict[str, int], changes: dict[str, Any], expected: list[str]
 ) -> None:
-    found = list(map(str, benchmark_plan.problems(typed(plan(**limits)), settings("sweep", **changes))))
+    found = list(map(str, benchmark_plan.problems(plan(**limits), settings("sweep", **changes))))
     assert len(found) == len(expected)
     assert all(text.startswith(start) for text, start in zip(found, expected, strict=True)), found
 
 
 def test_the_client_is_confined_and_gets_its_key_from_systemd() -> None:
-    words = command(typed(plan()))
+    given = plan()
+    words = command(given)
     assert words[:6] == ["systemd-run", "--wait", "--pipe", "--quiet", "--collect", "--uid=gb10"]
     options = words[: words.index("--unit=gb10-benchmark") + 1]
     assert {f"--property={line}" for line in confinement.properties("gb10", []) if "RemoveIPC" not in line} < set(
@@ -221,7 +203,7 @@ def test_the_client_is_confined_and_gets_its_key_from_systemd() -> None:
     assert client[2] == 'OPENAI_API_KEY=$(cat "$CREDENTIALS_DIRECTORY/key") && export OPENAI_API_KEY && exec "$@"'
     assert client[4:9] == ["/usr/bin/env", "HF_HUB_OFFLINE=1", "VLLM_NO_USAGE_STATS=1", "NO_PROXY=*", "no_proxy=*"]
     assert "timeout 600" in client[11]
-    assert client[13:16] == [f"{plan()['runtime']['path']}/bin/vllm", "bench", "serve"]
+    assert client[13:16] == [f"{given.runtime.path}/bin/vllm", "bench", "serve"]
     assert {
         "--random-input-len=1024",
         "--random-output-len=128",
@@ -230,27 +212,25 @@ def test_the_client_is_confined_and_gets_its_key_from_systemd() -> None:
     } < set(client)
     assert {
         "--tokenizer=/srv/models/tiny",
-        f"--model={plan()['served_model_name']}",
+        f"--model={given.served_model_name}",
         "--ignore-eos",
         "--save-result",
     } < set(client)
 
 
 def test_without_key_no_credential_is_loaded() -> None:
-    words = command(typed({**plan(), "api_key": False}))
+    words = command(plan({"api_key": False}))
     assert not any("LoadCredential" in word or "OPENAI_API_KEY" in word for word in words)
 
 
 def test_options_follow_the_plan() -> None:
-    given = plan()
-    assert not {"--insecure", "--trust-remote-code"} & set(command(typed(given)))
-    given["serve"]["user_args"] = ["--trust-remote-code"]
-    given["api_tls"] = {"digest": "1", "until": "2027"}
-    assert {"--insecure", "--trust-remote-code"} <= set(command(typed(given)))
+    assert not {"--insecure", "--trust-remote-code"} & set(command(plan()))
+    given = plan({"serve": {"user_args": ["--trust-remote-code"]}, "api_tls": {"digest": "1", "until": "2027"}})
+    assert {"--insecure", "--trust-remote-code"} <= set(command(given))
 
 
 def test_a_container_gets_the_model_and_the_name_of_the_key_alone() -> None:
-    words = command(typed(contained(plan())))
+    words = command(plan(CONTAINER))
     assert not any(word.startswith(("--uid=", "--property=NoNew")) for word in words)
     inner = script(words)
     assert inner[4:8] == ["docker", "run", "--rm", "--pull=never"]
@@ -270,29 +250,29 @@ def test_a_container_gets_the_model_and_the_name_of_the_key_alone() -> None:
 
 
 def test_a_dollar_reaches_the_client() -> None:
-    words = command(typed({**plan(), "served_model_name": "a$b"}))
+    words = command(plan({"served_model_name": "a$b"}))
     assert "--model=a$$b" in words
     assert "--model=a$b" in script(words)
 
 
-def embedding() -> dict[str, Any]:
-    return {**plan(context=2048), "kind": "embed"}
+def embedding() -> Plan:
+    return plan({"kind": "embed"}, context=2048)
 
 
 def test_an_embedding_model_reads_texts_without_output() -> None:
-    runs = benchmark_plan.runs(typed(embedding()), settings())
+    runs = benchmark_plan.runs(embedding(), settings())
     assert [(run.concurrency, run.input_tokens, run.output_tokens) for run in runs] == [(1, 1024, 0), (8, 1024, 0)]
-    sweep = benchmark_plan.runs(typed(embedding()), settings("sweep", data="text"))
+    sweep = benchmark_plan.runs(embedding(), settings("sweep", data="text"))
     assert {(run.output_tokens, run.data) for run in sweep} == {(0, "random")}
-    words = benchmark_plan.client(typed(embedding()), runs[0], settings(), PROGRAM)
+    words = benchmark_plan.client(embedding(), runs[0], settings(), PROGRAM)
     assert {"--backend=openai-embeddings", "--endpoint=/v1/embeddings", "--percentile-metrics=e2el"} <= set(words)
     assert not {"--ignore-eos", "--temperature=0"} & set(words)
 
 
 def test_a_reranker_is_refused_by_name() -> None:
-    (problem,) = benchmark_plan.problems(typed({**plan(), "kind": "rerank"}), settings())
+    (problem,) = benchmark_plan.problems(plan({"kind": "rerank"}), settings())
     assert (problem.path, problem.found) == ("gb10_model", "the model is of the kind rerank")
-    assert benchmark_plan.problems(typed(embedding()), settings()) == []
+    assert benchmark_plan.problems(embedding(), settings()) == []
 
 
 def test_the_result_of_an_embedding_model() -> None:

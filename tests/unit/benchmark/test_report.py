@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import fake_benchmark
@@ -16,8 +14,8 @@ from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import network, parse, report
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import MOST, Run
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
-SNAPSHOT = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
 ONE = Run(1, 1024, 128, 6)
 DRIVERS = {"spark1": "580.142", "spark2": "580.142"}
 FACTS = {
@@ -30,18 +28,8 @@ FACTS = {
 CLOCKS = {"sm_mhz": 2405.0, "power_w": 60.5, "temperature_c": 71.0}
 
 
-def plan(
-    published: tuple[float, ...] = (), roofline: float = 54.6, source: tuple[Mapping[str, Any], ...] = ()
-) -> dict[str, Any]:
-    found = copy.deepcopy(SNAPSHOT)
-    found["serve"]["expected"] = {
-        "context": 8192,
-        "max_num_seqs": 8,
-        "tokens_per_second": roofline,
-        "published": list(published),
-        "measured": list(source),
-    }
-    return {**found, "node": found["nodes"][0]}
+def plan(published: tuple[float, ...] = (), roofline: float = 54.6, source: tuple[Mapping[str, Any], ...] = ()) -> Plan:
+    return typed({"serve": {"expected": {"tokens_per_second": roofline, "published": published, "measured": source}}})
 
 
 def measured(concurrency: int = 1, data: str = "random", **changes: Any) -> dict[str, Any]:
@@ -52,7 +40,7 @@ def measured(concurrency: int = 1, data: str = "random", **changes: Any) -> dict
 
 
 def document(*runs: dict[str, Any], published: tuple[float, ...] = (), **facts: Any) -> dict[str, Any]:
-    return report.document(typed(plan(published)), {**FACTS, **facts}, runs or (measured(),))
+    return report.document(plan(published), {**FACTS, **facts}, runs or (measured(),))
 
 
 def saved(found: dict[str, Any], **changes: Any) -> str:
@@ -172,7 +160,7 @@ def test_the_document_has_the_roofline_of_one_request_alone() -> None:
     assert [run["decode_tokens_per_second"] for run in found["runs"]] == [50.0, 50.0]
     assert [run["roofline_percent"] for run in found["runs"]] == [91.6, None]
     assert (found["nodes"], found["tensor"], found["drivers"]) == (2, 2, FACTS["drivers"])
-    unknown = report.document(typed(plan(roofline=0.0)), FACTS, [measured()])
+    unknown = report.document(plan(roofline=0.0), FACTS, [measured()])
     assert (unknown["roofline_tokens_per_second"], unknown["runs"][0]["roofline_percent"]) == (None, None)
 
 
@@ -191,7 +179,7 @@ def test_the_text_fits_and_has_every_figure() -> None:
         "1 1024 128 0 0.36 46.5 -50% 210.5 210.5 20.00 20.00 20.10 12% 2405",
         "8 1024 128 0 0.36 46.5 - 210.5 210.5 20.00 20.00 20.10 12% 2405",
         "decode with 1024 input tokens: 50.0 tokens/s, 91.6 % of 54.6, the upper bound by memory bandwidth",
-        f"compared with: 2026-11-20T08:00:00Z (vllm 0.31.0 -> {SNAPSHOT['stack']['vllm']})",
+        f"compared with: 2026-11-20T08:00:00Z (vllm 0.31.0 -> {VLLM})",
     ]
     assert report.lines(document(), {})[-1] == "compared with: no earlier benchmark of this model and distribution"
 
@@ -226,6 +214,7 @@ def test_text_is_not_compared_with_random_tokens() -> None:
     assert report.findings(document(measured(output_throughput=1.0)), random, 0.1)
 
 
+VLLM = plan().stack.vllm
 NVIDIA = {
     "source": "NVIDIA",
     "dataset": "nvidia/SPEED-Bench throughput_8k",
@@ -237,14 +226,14 @@ NVIDIA = {
     "harness": "aiperf 0.12.0",
     "date": "2026-09-03",
     "driver": "580.142",
-    "vllm": SNAPSHOT["stack"]["vllm"],
+    "vllm": VLLM,
     "revision": "?",
     "image": "?",
 }
 
 
 def ratios(run: dict[str, Any], **theirs: Any) -> list[str]:
-    found = report.document(typed(plan(source=({**NVIDIA, **theirs},))), {**FACTS, "mode": "speed-bench"}, [run])
+    found = report.document(plan(source=({**NVIDIA, **theirs},)), {**FACTS, "mode": "speed-bench"}, [run])
     return [
         line
         for line in report.lines(found, {})
@@ -267,7 +256,7 @@ def test_a_lower_speed_comes_with_the_known_differences_alone() -> None:
     other = {"driver": "580.173.02", "vllm": "0.28.0", "revision": "7" * 40, "image": f"sha256:{'1' * 64}"}
     assert ratios(measured(data="text", **draft), prefill=6000.0, **other)[3:] == [
         "differs: driver 580.142, NVIDIA 580.173.02",
-        f"differs: vLLM {SNAPSHOT['stack']['vllm']}, NVIDIA 0.28.0",
+        f"differs: vLLM {VLLM}, NVIDIA 0.28.0",
         f"differs: revision of the model unknown, NVIDIA {'7' * 40}",
         f"differs: runtime native, NVIDIA sha256:{'1' * 64}",
         "differs: prompts of this collection, NVIDIA nvidia/SPEED-Bench throughput_8k",
@@ -290,7 +279,7 @@ def test_other_conditions_are_not_compared(run: dict[str, Any], theirs: dict[str
 
 
 def test_a_recipe_with_figures_names_the_mode_that_compares() -> None:
-    found = report.document(typed(plan(source=(NVIDIA,))), FACTS, [measured()])
+    found = report.document(plan(source=(NVIDIA,)), FACTS, [measured()])
     assert "compare with NVIDIA's figures: -e benchmark_model_mode=speed-bench" in report.lines(found, {})
 
 

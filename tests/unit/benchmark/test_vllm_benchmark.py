@@ -20,14 +20,13 @@ from repository import ROOT
 from run_module import program, run_module
 from run_playbook import Run, run
 from small_server import serving
-from typed_plans import typed
+from typed_plans import fact, typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import checks, io_prompts, io_run
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as benchmark_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_local
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 
-SNAPSHOT = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
 KEY = "5ec0e7-0123456789"
 SIZE = {"concurrency": 1, "input_tokens": 1024, "output_tokens": 128, "requests": 6}
 SETTINGS = benchmark_plan.BenchmarkSettings("quick", [1], [1024], 128, 7, 60)
@@ -56,25 +55,10 @@ def url() -> Iterator[str]:
 
 def plan(folder: Path, url: str, keyed: bool) -> dict[str, Any]:
     """Return the plan of a single node whose runtime has the fake vLLM."""
-    head = {**SNAPSHOT["nodes"][0], "name": "spark1"}
-    expected = {
-        "context": 131072,
-        "max_num_seqs": 8,
-        "tokens_per_second": 54.6,
-        "speculative": False,
-        "published": [57.0, 60.0],
-    }
-    return {
-        **SNAPSHOT,
-        "nodes": [head],
-        "node": head,
-        "model": "/srv/models/tiny",
-        "served_model_name": "tiny",
-        "api": {**SNAPSHOT["api"], "url": url},
-        "api_key": keyed,
-        "runtime": {**SNAPSHOT["runtime"], "path": f"{folder}/runtime"},
-        "serve": {**SNAPSHOT["serve"], "expected": expected},
-    }
+    expected = {"context": 131072, "max_num_seqs": 8, "tokens_per_second": 54.6, "published": [57.0, 60.0]}
+    changes = {"model": "/srv/models/tiny", "served_model_name": "tiny", "nodes": [{}], "api_key": keyed}
+    changes |= {"api": {"url": url}, "runtime": {"path": f"{folder}/runtime"}, "serve": {"expected": expected}}
+    return fact(changes)
 
 
 def command(folder: Path, url: str, keyed: bool = False) -> list[str]:

@@ -11,6 +11,7 @@ from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import checks, plan, report
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import ModelState, Planned, State
 from ansible_collections.gb10.cluster.plugins.plugin_utils import gateway
 
 CA = authority()
@@ -18,27 +19,27 @@ MODELS = [
     {"name": "org/big", "url": "https://10.0.0.5:8000/v1", "cluster": "north", "ca": CA.text, "context": 4096},
     {"name": "small", "url": "http://10.0.0.6:8000/v1", "cluster": "south"},
 ]
-PLACE: dict[str, Any] = {
-    "host": "127.0.0.1",
-    "port": 4000,
-    "name": "",
-    "allow_plain_http": False,
-}
-SETTINGS = PLACE | {"fallbacks": {}, "silence_timeout": 600, "health_interval": 15, "origins": []}
+SETTINGS: dict[str, Any] = {"host": "127.0.0.1", "port": 4000, "name": "", "allow_plain_http": False}
+SETTINGS |= {"fallbacks": {}, "silence_timeout": 600, "health_interval": 15, "origins": []}
 KEY = "secret-key-0123456789"
 PLAIN = {"certificate": "", "key": ""}
-#: A result of the step gateway_info.
-FOUND = {"problem": "", "models": MODELS}
+FOUND = State("", [ModelState("south/small", "small", "south", "generate", True, "", 9)], [], {})
 
 
-def planned(models: Any = None, keys: Any = None, tls: Any = None, **settings: Any) -> dict[str, Any]:
-    keys = {"north": KEY} if keys is None else keys
-    given = SETTINGS | settings
-    result: dict[str, Any] = gateway.planned(
-        MODELS if models is None else models, given, keys, tls or PLAIN, given["name"] or "10.0.0.9"
-    )
+def planned(models: Any = None, keys: Any = None, tls: Any = None, **settings: Any) -> Planned:
+    given, keys = SETTINGS | settings, {"north": KEY} if keys is None else keys
+    entries = plan.models_of(MODELS if models is None else models)
+    result = gateway.planned(entries, given, keys, tls or PLAIN, given["name"] or "10.0.0.9")
     assert KEY not in str(result)
     return result
+
+
+def refused(*arguments: Any, **settings: Any) -> str:
+    """Return all problems of inputs like those of planned()."""
+    with pytest.raises(ProblemsError) as error:
+        planned(*arguments, **settings)
+    assert KEY not in str(error.value)
+    return str(error.value)
 
 
 def changed(index: int, **values: Any) -> list[dict[str, Any]]:
@@ -47,13 +48,9 @@ def changed(index: int, **values: Any) -> list[dict[str, Any]]:
 
 def test_good_inputs_have_no_problem() -> None:
     result = planned()
-    assert (result["report"], result["warnings"]) == ("", [])
-    assert result["variables"] == {"north": "GB10_GATEWAY_KEY_NORTH"}
-    settings = json.loads(result["settings"])
-    assert [(model["variable"], model["ca"]) for model in settings["models"]] == [
-        ("GB10_GATEWAY_KEY_NORTH", CA.text),
-        ("", ""),
-    ]
+    assert (result.warnings, result.variables) == ([], {"north": "GB10_GATEWAY_KEY_NORTH"})
+    entries = [(model["variable"], model["ca"]) for model in json.loads(result.settings)["models"]]
+    assert entries == [("GB10_GATEWAY_KEY_NORTH", CA.text), ("", "")]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +78,7 @@ def test_good_inputs_have_no_problem() -> None:
     ],
 )
 def test_a_wrong_model(values: dict[str, Any], place: str, found: str) -> None:
-    report = planned(changed(1, **values))["report"]
+    report = refused(changed(1, **values))
     assert (
         report.startswith("1 problem found; nothing was changed.\n") and f"1. {place}: " in report and found in report
     )
@@ -91,15 +88,14 @@ def test_a_wrong_model(values: dict[str, Any], place: str, found: str) -> None:
 def test_an_api_on_loopback_is_for_a_gateway_on_its_own_head() -> None:
     plans = {"spark1": typed({"api_host": "127.0.0.1", "api": {"url": "http://127.0.0.1:8000"}})}
     (found,) = plan.of_clusters({"first": "spark1"}, plans, {}, "spark1")
-    assert (found["cluster"], found["url"]) == ("first", "http://127.0.0.1:8000/v1")
+    assert (found.cluster, found.url) == ("first", "http://127.0.0.1:8000/v1")
     with pytest.raises(ProblemsError, match=r"gateway_clusters\.first: the API listens on loopback of spark1"):
         plan.of_clusters({"first": "spark1"}, plans, {}, "box")
 
 
 def test_replicas_are_entries_of_one_name_in_several_clusters() -> None:
     result = planned(changed(1, name="org/big"))
-    assert result["report"] == ""
-    assert [model["id"] for model in json.loads(result["settings"])["models"]] == ["north/org/big", "south/org/big"]
+    assert [model["id"] for model in json.loads(result.settings)["models"]] == ["north/org/big", "south/org/big"]
 
 
 @pytest.mark.parametrize(
@@ -121,33 +117,30 @@ def test_replicas_are_entries_of_one_name_in_several_clusters() -> None:
     ],
 )
 def test_a_wrong_setting(settings: dict[str, Any], place: str) -> None:
-    report = planned(**settings)["report"]
+    report = refused(**settings)
     assert report.startswith("1 problem found") and f"1. {place}: " in report
 
 
 def test_a_fallback_has_the_same_kind() -> None:
-    report = planned(changed(1, kind="embed"), fallbacks={"small": ["org/big"]})["report"]
+    report = refused(changed(1, kind="embed"), fallbacks={"small": ["org/big"]})
     assert "gateway_fallbacks.small[0]: org/big has the kind generate" in report
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "10.0.0.9", "::"])
 def test_http_beyond_loopback_needs_a_word(host: str) -> None:
-    assert "gateway_allow_plain_http" in planned(host=host)["report"]
-    assert planned(host=host, allow_plain_http=True)["report"] == ""
+    assert "gateway_allow_plain_http" in refused(host=host)
+    planned(host=host, allow_plain_http=True)
 
 
 def test_a_certificate_must_fit() -> None:
     pair, other = CA.issue("llm.example.com"), CA.issue("llm.example.com")
     both = {"certificate": pair.text, "key": pair.key_text}
-    assert planned(host="0.0.0.0", name="llm.example.com", tls=both)["report"] == ""
-    mixed = planned(host="0.0.0.0", name="llm.example.com", tls=both | {"key": other.key_text})["report"]
+    planned(host="0.0.0.0", name="llm.example.com", tls=both)
+    mixed = refused(host="0.0.0.0", name="llm.example.com", tls=both | {"key": other.key_text})
     assert "gateway_tls_key: it is the key of another certificate than gateway_tls_certificate" in mixed
     assert other.key_text not in mixed
-    assert "gateway_tls_certificate: it does not cover 10.0.0.9" in planned(host="0.0.0.0", tls=both)["report"]
-    assert (
-        "gateway_tls_key: it is empty"
-        in planned(host="0.0.0.0", name="llm.example.com", tls=both | {"key": ""})["report"]
-    )
+    assert "gateway_tls_certificate: it does not cover 10.0.0.9" in refused(host="0.0.0.0", tls=both)
+    assert "gateway_tls_key: it is empty" in refused(host="0.0.0.0", name="llm.example.com", tls=both | {"key": ""})
 
 
 @pytest.mark.parametrize(
@@ -160,7 +153,7 @@ def test_a_certificate_must_fit() -> None:
     ],
 )
 def test_a_wrong_key(keys: dict[str, str], found: str) -> None:
-    assert found in planned(keys=keys)["report"]
+    assert found in refused(keys=keys)
 
 
 def test_two_clusters_with_one_variable() -> None:
@@ -170,9 +163,9 @@ def test_two_clusters_with_one_variable() -> None:
 
 
 def test_all_problems_come_at_once() -> None:
-    report = planned(changed(0, url="x", kind="y"), keys={"west": KEY}, port=0, host="0.0.0.0")["report"]
+    report = refused(changed(0, url="x", kind="y"), keys={"west": KEY}, port=0, host="0.0.0.0")
     assert report.startswith("5 problems found; nothing was changed.")
-    assert "gateway_models: it is empty" in planned([], {})["report"]
+    assert "gateway_models: it is empty" in refused([], {})
 
 
 @pytest.mark.parametrize("name", ["", "Alice", "operator", "../x", "a" * 64, "-a", "a b"])
@@ -186,5 +179,5 @@ def test_a_clients_models_are_the_gateways() -> None:
 
 
 def test_a_gateway_without_an_answer_gets_no_client() -> None:
-    found = report.refusal({"problem": "refused", "models": []}, "alice", [])
+    found = report.refusal(State("refused", [], [], {}), "alice", [])
     assert found == "refused. Expected: a running gateway. Fix: run site.yml."

@@ -13,8 +13,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, replace
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +27,6 @@ from run_playbook import run
 from small_server import serving
 from typed_plans import fact
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import (
     clients,
     io_info,
@@ -35,21 +35,15 @@ from ansible_collections.gb10.cluster.plugins.module_utils.gateway import (
     schema,
     service,
 )
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import ClientState, ModelState, State
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.usage import Count
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 
 GROUP = grp.getgrgid(os.getegid()).gr_name
-MODELS = [
-    {"id": "n/big", "name": "big", "cluster": "n", "kind": "generate", "healthy": True, "error": "", "checked": 9},
-    {
-        "id": "s/small",
-        "name": "small",
-        "cluster": "s",
-        "kind": "generate",
-        "healthy": False,
-        "error": "refused",
-        "checked": 9,
-    },
-]
+BIG = ModelState("n/big", "big", "n", "generate", True, "", 9)
+SMALL = ModelState("s/small", "small", "s", "generate", False, "refused", 9)
+MODELS = [asdict(BIG), asdict(SMALL)]
 COUNT = {"requests": 3, "failures": 1, "prompt_tokens": 21, "completion_tokens": 9}
 REPORT = {"models": MODELS, "usage": {"alice": {"last": 1795464567, "models": {"big": COUNT}}}}
 
@@ -131,8 +125,8 @@ def test_the_state_of_the_gateway(tmp_path: Path) -> None:
     assert (found["problem"], found["models"], found["unanswered"]) == ("", MODELS, {})
     assert asked == ["/gb10/report", "/v1/completions"], "only the healthy model gets a request"
     (client,) = found["clients"]
-    assert (client["name"], client["last"], client["usage"]) == ("alice", 1795464567, [{"model": "big", **COUNT}])
-    lines = report.lines(found, "http://x:4000/v1")
+    assert (client["name"], client["last"], client["usage"]) == ("alice", 1795464567, {"big": COUNT})
+    lines = report.lines(load.chosen(State, found, "found"), "http://x:4000/v1")
     assert lines[0] == "Gateway http://x:4000/v1: 1 of 2 model servers healthy, 1 client"
     assert lines[3].split() == ["small", "s", "generate", "refused"]
     assert lines[-2:] == [
@@ -142,24 +136,18 @@ def test_the_state_of_the_gateway(tmp_path: Path) -> None:
 
 
 def test_a_client_without_use_and_one_with_some_models() -> None:
-    count = {"requests": 1234567, "failures": 12345, "prompt_tokens": 123456789, "completion_tokens": 123456}
-    new = {"name": "bob", "created": 1795464567, "last": 0, "models": ["big"], "usage": []}
-    busy = {
-        "name": "team-one",
-        "created": 1,
-        "last": 1795464567,
-        "models": [],
-        "usage": [{"model": "gpt-oss-120b", **count}],
-    }
-    lines = report.lines({**FOUND, "clients": [busy]}, "http://x:4000/v1")
+    count = Count(1234567, 12345, 123456789, 123456)
+    new = ClientState("bob", 1795464567, 0, ["big"], {})
+    busy = ClientState("team-one", 1, 1795464567, [], {"gpt-oss-120b": count})
+    lines = report.lines(replace(FOUND, clients=[busy]), "http://x:4000/v1")
     # The module show indents them by two.
     assert max(map(len, lines[-2:])) <= 77
-    lines = report.lines({**FOUND, "clients": [new]}, "http://x:4000/v1")
+    lines = report.lines(replace(FOUND, clients=[new]), "http://x:4000/v1")
     assert lines[-2].split("  ")[-1] == "0" and "never, key of 2026-11-23" in lines[-2]
     assert lines[-1] == "bob may use only big"
 
 
-FOUND = {"models": MODELS, "clients": [], "problem": "", "unanswered": {}}
+FOUND = State("", [BIG, SMALL], [], {})
 LOOPBACK = {"endpoint": "http://127.0.0.1:4000/v1", "client": "127.0.0.1"}
 
 
@@ -178,8 +166,8 @@ def test_the_end_of_a_run_has_the_gateways_models_the_command_for_a_key_and_a_re
 
 
 def test_a_gateway_on_loopback_is_for_its_host_alone() -> None:
-    models = [{**model, "healthy": True, "kind": "embed"} for model in MODELS]
-    lines = report.example({**FOUND, "models": models}, LOOPBACK, "spark1", ["inventories/mine"])
+    models = [replace(model, healthy=True, kind="embed") for model in (BIG, SMALL)]
+    lines = report.example(replace(FOUND, models=models), LOOPBACK, "spark1", ["inventories/mine"])
     assert lines[0] == "big, small answer at http://127.0.0.1:4000/v1 (the gateway, only on spark1)"
     assert lines[3:] == [
         "read -r OPENAI_API_KEY  # paste the key",
@@ -190,7 +178,7 @@ def test_a_gateway_on_loopback_is_for_its_host_alone() -> None:
 
 
 def test_a_model_that_did_not_answer_is_no_example() -> None:
-    lines = report.example({**FOUND, "unanswered": {"big": "HTTP 500"}}, LOOPBACK, "spark1", ["inventories/mine"])
+    lines = report.example(replace(FOUND, unanswered={"big": "HTTP 500"}), LOOPBACK, "spark1", ["inventories/mine"])
     assert lines[0] == "no model answers at http://127.0.0.1:4000/v1 (the gateway, only on spark1)"
     assert lines[-2:] == ["warning: s/small: refused", "warning: big does not answer: HTTP 500"]
     assert not any(line.startswith("curl") for line in lines)
@@ -202,25 +190,22 @@ def test_a_model_without_an_answer_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("report", "found"),
+    "report",
     [
-        ([], "the gateway's report is not valid"),
-        ({"models": [], "usage": []}, "the gateway's report is not valid"),
-        ({"models": {}, "usage": {}}, "the gateway's report is not valid"),
+        [],
+        {"models": [], "usage": []},
+        {"models": {}, "usage": {}},
+        {"models": MODELS, "usage": {"alice": 1}},
+        {"models": MODELS, "usage": {"alice": {"last": 1, "models": {"big": {**COUNT, "requests": "x"}}}}},
+        {"models": [{"id": 1}], "usage": {}},
         *(
-            ({"models": [model], "usage": {}}, "the gateway's report has an entry that is not a model")
-            for model in (
-                {"id": 1},
-                MODELS[0] | {"healthy": 1},
-                MODELS[0] | {"checked": "x"},
-                MODELS[0] | {"kind": "x"},
-            )
+            {"models": [MODELS[0] | changes], "usage": {}}
+            for changes in ({"healthy": 1}, {"checked": "x"}, {"kind": "x"})
         ),
-        ({"models": MODELS, "usage": {"alice": 1}}, "an entry is not the use of a client"),
     ],
 )
-def test_a_report_that_is_not_expected(report: Any, found: str) -> None:
-    with pytest.raises(ValueError, match=f"^{found}$"):
+def test_a_report_that_is_not_expected(report: Any) -> None:
+    with pytest.raises(ValueError, match=r"^the gateway's report (is not valid|has a model of an unknown kind)$"):
         io_info.parse(json.dumps(report))
 
 
@@ -253,18 +238,22 @@ def test_the_key_goes_to_the_gateways_unit_only(tmp_path: Path) -> None:
     key(tmp_path)
     with gateway(REPORT) as (url, asked):
         found, problem = io_info.Gateway(io_client.Server(url), str(tmp_path / "operator.key")).report([], 0)
-    assert (found, asked) == ({}, []) and "instead of gb10-gateway.service, so the API's key was not sent" in problem
+    assert (found, asked) == (
+        io_info.Report(),
+        [],
+    ) and "instead of gb10-gateway.service, so the API's key was not sent" in problem
 
 
 @pytest.mark.parametrize("name", ["certificate", "settings"])
 def test_a_renewed_certificate_and_other_settings_restart_the_gateway(name: str) -> None:
-    given = {"variables": {}, "certificate": "", "settings": ""}
-    before, after = (service.service(each, "/e", 4000, 60, "").inputs for each in (given, {**given, name: "other"}))
+    given = schema.Planned("", "", {})
+    other = replace(given, **{name: "other"})
+    before, after = (service.service(each, "/e", 4000, 60, "").inputs for each in (given, other))
     assert before != after
 
 
 def test_the_settings_of_clients_have_no_key() -> None:
-    models = [{"name": "big"}, {"name": "vector", "kind": "embed"}]
+    models = [BIG, replace(BIG, name="vector", kind="embed")]
     text = "\n".join(report.client_settings("https://llm:4000/v1", models))
     assert "OPENAI_BASE_URL=https://llm:4000/v1 OPENAI_API_KEY=YOUR_KEY" in text
     assert "ANTHROPIC_BASE_URL=https://llm:4000 ANTHROPIC_AUTH_TOKEN=YOUR_KEY" in text
@@ -323,15 +312,6 @@ def test_a_server_writes_a_limited_number_of_lines(tmp_path: Path, capsys: pytes
         line.startswith("spark/tiny: it does not serve") and len(line) < 200 for line in lines
     )
     assert lines[0].isprintable() and "[2J" in lines[0]
-
-
-def test_the_role_writes_where_the_core_reads() -> None:
-    names = [PurePosixPath(paths.OF_ROLES[f"gateway_{name}"]).name for name in ("unit", "home")]
-    assert names == [paths.GATEWAY_UNIT, paths.GATEWAY_USER]
-    folder = paths.GATEWAY_FOLDER
-    places = {schema.SETTINGS: "settings.json", schema.CLIENTS: "clients.json"}
-    places |= {schema.CERTIFICATE: "tls.crt", schema.OPERATOR_KEY: "operator.key"}
-    assert {path: f"{folder}/{name}" for path, name in places.items()} == {path: path for path in places}
 
 
 CLUSTER_KEY, MODEL_KEY = "cluster-key-0123456789", "model-key-01234567890"
@@ -406,6 +386,7 @@ def test_the_actions_of_the_role_read_its_variables_and_return_no_secret(tmp_pat
     assert found["environment"].startswith("/opt/gb10/gateway/") and found["lock"] == lock.read_text().rstrip()
     assert service["changed"] and f"ExecStart={found['environment']}/bin/python" in service["unit"]["text"]
     assert {schema.SETTINGS, schema.CERTIFICATE} < {each["path"] for each in service["files"]}
+    assert f"\nLoadCredential=tls.crt:{schema.CERTIFICATE}\n" in service["unit"]["text"]
     assert info["lines"][0] == "Gateway https://llm.example.com:8443/v1: 1 of 2 model servers healthy, 1 client"
     assert info["example"][0] == "big answers at https://llm.example.com:8443/v1 (the gateway)"
     assert f"-i {os.path.relpath(tmp_path / 'hosts.json', ROOT)}" in "".join(info["example"]).replace(" \\  ", " ")

@@ -76,6 +76,7 @@ def test_the_files_of_a_unit_are_planned_with_it() -> None:
         "/usr/local/lib/gb10/ansible_collections/gb10/cluster/plugins/module_utils/common/costs.py",
         "/usr/local/lib/gb10/ansible_collections/gb10/cluster/plugins/module_utils/common/answers.py",
         "/usr/local/lib/gb10/ansible_collections/gb10/cluster/plugins/module_utils/common/io_turns.py",
+        "/usr/local/lib/gb10/ansible_collections/gb10/cluster/plugins/module_utils/api/io_connections.py",
         "/usr/local/lib/gb10/gb10_api_guard.py",
         "/etc/gb10/vllm/ray_non_carry_over_env_vars.json",
         "/usr/local/lib/gb10-wait-for-ray.py",
@@ -84,6 +85,7 @@ def test_the_files_of_a_unit_are_planned_with_it() -> None:
     ]
     assert service["directories"] == [
         "/usr/local/lib/gb10/ansible_collections/gb10/cluster/plugins/module_utils/common",
+        "/usr/local/lib/gb10/ansible_collections/gb10/cluster/plugins/module_utils/api",
         "/usr/local/lib/gb10",
         "/etc/gb10/vllm",
     ]
