@@ -88,7 +88,9 @@ def test_vllm_host_ip_lists_all_problems_and_writes_nothing(tmp_path: Path) -> N
     ):
         assert part in message
     refused = host_ip(tmp_path, environment={"NO-NAME": "x", "LINES": "a\nb"})["msg"]
-    assert "'NO-NAME' is not the name of an environment variable" in refused and "LINES contains a line break" in refused
+    assert (
+        "'NO-NAME' is not the name of an environment variable" in refused and "LINES contains a line break" in refused
+    )
     assert os.listdir(tmp_path) == ["bin"]  # noqa: PTH208
 
 
