@@ -15,11 +15,8 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
-from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
 TABLE = "inet gb10"
-#: Source: NCCL, documentation of the RAS subsystem.
-NCCL_RAS_PORT = 28028
 _WRITTEN = "# Written by the role peer_firewall of gb10.cluster; changes are overwritten."
 #: The services that open ports to peers and clients.
 OPENING = (f"{launch_argv.RAY}.service", f"{launch_argv.VLLM}.service")
@@ -73,38 +70,6 @@ class Access:
         api = [(self.api_port, self.api_clients, "the API")] if self.api_port else []
         ports = self.monitoring_ports if self.monitoring_clients else ()
         return [*api, *((port, self.monitoring_clients, "metrics") for port in ports)]
-
-
-def of_plan(plan: Plan) -> dict[str, Any]:
-    """Return the options of module peer_firewall for the plan's node: {peers, peer_ports, api_port, api_clients,
-    served_ports, service_user}."""
-    api = plan.node.head and not api_access.loopback(plan.api_host)
-    return {
-        "peers": [{"interface": interface, "address": address} for interface, address in peers(plan)],
-        "peer_ports": needs(plan),
-        "api_port": plan.api_port if api else 0,
-        "api_clients": list(plan.api_clients) if api else [],
-        "served_ports": served(plan),
-        "service_user": plan.user,
-    }
-
-
-def served(plan: Plan) -> list[str]:
-    """Return the ports on which the ranks of the plan's node listen, as nft writes them."""
-    ports = [plan.api_port] if plan.node.head else []
-    ports += [NCCL_RAS_PORT] if len(plan.nodes) > 1 else []
-    if plan.executor == "ray" and plan.node.head:
-        ports.append(launch_argv.RAY_DASHBOARD_PORT)
-    found = [str(port) for port in ports]
-    return sorted({*found, *(str(port) for port in needs(plan).values())})
-
-
-def peers(plan: Plan) -> list[tuple[str, str]]:
-    """Return (incoming interface, address) of all other nodes, on every rail and on the cluster's network."""
-    node = plan.node
-    found = [(rail.interface, address) for rail in node.rails for address in rail.peers.values()]
-    found += [(node.interface, other.address) for other in plan.nodes if other.name != node.name]
-    return sorted(set(found))
 
 
 def check(access: Access) -> list[Problem]:
@@ -274,7 +239,7 @@ def again(nft: str, rules: str) -> str:
 def advice(active_firewalls: Mapping[str, str], access: Access, plan_ports: Mapping[str, Any]) -> list[str]:
     """Return the traffic that the active firewalls must allow, with their commands if known.
 
-    ``active_firewalls`` is firewall_host.active_firewalls(), ``plan_ports`` is needs().
+    ``active_firewalls`` is firewall_host.active_firewalls(), ``plan_ports`` are the fixed ports of peers by name.
     """
     lines = []
     for active_firewall in dict.fromkeys(filter(None, active_firewalls.values())):
@@ -303,17 +268,6 @@ def _commands(active_firewall: str, access: Access) -> list[str]:
 
 def _version(network: str) -> int:
     return ipaddress.ip_network(network).version
-
-
-def needs(plan: Plan) -> dict[str, Any]:
-    """Return the fixed ports that peers use, by name. In addition, NCCL, Gloo and vLLM use ephemeral ports."""
-    node = plan.node
-    if plan.executor == "ray":
-        first, last = launch_argv.RAY_WORKER_PORTS
-        fixed = {f"Ray's {name}": port for name, port in launch_argv.ray_ports(plan.ray_port, node.head).items()}
-        return {**fixed, "Ray's workers": f"{first}-{last}"}
-    meeting = node.head and len(plan.nodes) > 1
-    return {"rendezvous": plan.rendezvous_port, "the ranks' end": plan.rendezvous_port + 1} if meeting else {}
 
 
 def _needed(access: Access, ports: Mapping[str, Any], families: Sequence[str]) -> list[str]:
