@@ -269,9 +269,14 @@ def _facts(observed: Mapping[str, Any]) -> Facts:
         toolkit=_toolkit(observed["toolkit"]) if observed.get("toolkit") else None,
         host_compiler=(observed.get("toolkit") or {}).get("host_compiler") is not False,
         packages=node_packages.parse(observed.get("debian")),
-        host=load.load(HostState, observed["host"], "observed.host") if observed.get("host") else None,
+        host=_host(observed.get("host")),
         updates=os_update_parse.state(observed.get("updates")),
     )
+
+
+def _host(found: Mapping[str, Any] | None) -> HostState | None:
+    """Return a host's state. Recorded facts may lack it."""
+    return load.load(HostState, found, "observed.host") if found else None
 
 
 def _toolkit(found: Mapping[str, Any]) -> Toolkit:

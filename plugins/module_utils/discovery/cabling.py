@@ -183,9 +183,8 @@ def _open(names: Sequence[str], segments: Sequence[Segment]) -> Problem:
     if len(names) == 2:
         between = f"no connection between {names[0]} and {names[1]}"
         return Problem("cables", between, "a QSFP cable between both", "connect one; see the notes about their ports")
-    groups = joined([*({name} for name in names), *({port.machine for port in each.ports} for each in segments)])
-    if len(groups) > 1:
-        parts = sorted((sorted(group, key=names.index) for group in groups), key=lambda part: names.index(part[0]))
+    parts = _parts(names, segments)
+    if len(parts) > 1:
         return Problem(
             "cables",
             f"not all Sparks are connected: {'; '.join(map(' and '.join, parts))}",
@@ -212,6 +211,12 @@ def _open(names: Sequence[str], segments: Sequence[Segment]) -> Problem:
 
 def _ports(segments: Sequence[Segment]) -> set[Port]:
     return {port for segment in segments for port in segment.ports}
+
+
+def _parts(names: Sequence[str], segments: Sequence[Segment]) -> list[list[str]]:
+    """Return the machines in groups that cables connect, in their order."""
+    groups = joined([*({name} for name in names), *({port.machine for port in each.ports} for each in segments)])
+    return sorted((sorted(group, key=names.index) for group in groups), key=lambda part: names.index(part[0]))
 
 
 def joined(sets: Iterable[set[End]]) -> list[set[End]]:
