@@ -19,7 +19,6 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 
 #: Seconds after the timer's end until the host must be reachable again.
 _GRACE_SECONDS = 60
-_PAUSE_SECONDS = 3
 #: The head of the netplan file, as Ansible's filter comment writes it.
 _MANAGED = "#\n# Ansible managed\n#\n"
 
@@ -62,16 +61,9 @@ class ActionModule(Decision):
 
     def _wait(self, identifier: str, deadline: float, variables: dict[str, Any]) -> dict[str, Any]:
         """Query the host until it responds."""
+        asked = {"state": "read", "identifier": identifier}
         while True:
-            time.sleep(_PAUSE_SECONDS)
-            try:
-                self._connection.reset()
-                asked = {"state": "read", "identifier": identifier}
-                status = self.node("netplan_confirm", asked, variables)
-            except AnsibleConnectionFailure:
-                if time.monotonic() > deadline:
-                    raise
-                continue
+            status = self.reconnected(lambda: self.node("netplan_confirm", asked, variables), deadline)
             # A reachable host with a pending change was not cut off after all, or its rollback is still running.
             if status.get("failed") or status["pending"] != identifier or time.monotonic() > deadline:
                 return status

@@ -18,7 +18,6 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 
 #: Extra seconds after the timer's own, within which the host must be reachable again.
 _GRACE_SECONDS = 30
-_PAUSE_SECONDS = 3
 
 
 class ActionModule(Decision):
@@ -54,22 +53,11 @@ class ActionModule(Decision):
             Display().display(
                 f"  no new connection to the host ({error}); waiting until it has rolled back the new rules"
             )
-            self._wait(begin + timeout + _GRACE_SECONDS, variables)
+            self.reconnected(
+                lambda: self.module({}, variables, "ansible.builtin.ping"), begin + timeout + _GRACE_SECONDS
+            )
             message = f"The new rules cut the host off, and it rolled them back: {error}"
             return {**answer, "changed": False, "pending": False, "failed": True, "msg": message}
         if confirmed.get("failed"):
             return confirmed
         return {**answer, "pending": False}
-
-    def _wait(self, deadline: float, variables: dict[str, Any]) -> None:
-        """Wait until the host accepts connections again."""
-        while True:
-            time.sleep(_PAUSE_SECONDS)
-            try:
-                self._connection.reset()
-                self.module({}, variables, "ansible.builtin.ping")
-            except AnsibleConnectionFailure:
-                if time.monotonic() > deadline:
-                    raise
-                continue
-            return

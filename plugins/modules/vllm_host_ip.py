@@ -83,8 +83,9 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_file import read_file, write_file
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric.host_ip import check, text
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.systemd import environment_file
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.host_ip import check
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_ray_node
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 
@@ -113,11 +114,8 @@ def main() -> None:
     path = params["path"]
     try:
         before, mode = read_file(path)
-        content, wrong = "", []
-        try:
-            content = text(params["environment"], params["address"])
-        except ValueError as error:
-            wrong = [Problem("environment", str(error), "variable names and one-line values", "correct them")]
+        variables = {name: str(value) for name, value in params["environment"].items()}
+        content = environment_file({**variables, "VLLM_HOST_IP": params["address"]})
         changed = (before, mode) != (content, MODE)
         problems = check(
             params["node"],
@@ -128,8 +126,6 @@ def main() -> None:
             params["others"],
             io_ray_node.address(params["ray_unit"]) if params["ray_unit"] and not changed else "",
         )
-        if wrong:
-            raise ProblemsError([*problems, *wrong])
         # In check mode on a new host, the interface has no address yet, which is not an error.
         if problems and not module.check_mode:
             raise ProblemsError(problems)

@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ansible.errors import AnsibleError
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.playbook.role_include import IncludeRole
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import lookup_loader
@@ -28,7 +29,9 @@ _CONNECTION = re.compile(r"^(\S+) (\d+) \S+ \d+\s*$", re.MULTILINE)
 #: The module that runs a step on the node.
 _NODE_STEP = "gb10.cluster.node_step"
 _INTERPRETER = "discovered_interpreter_python"
+_PAUSE_SECONDS = 3
 Settings = TypeVar("Settings")
+Answer = TypeVar("Answer")
 
 
 class Decision(ActionBase):
@@ -152,6 +155,20 @@ class Decision(ActionBase):
     def node(self, name: str, inputs: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return the result of a step on the node. Raises AnsibleError."""
         return self.module({"name": name, "inputs": dict(inputs)}, variables, _NODE_STEP)
+
+    def reconnected(self, ask: Callable[[], Answer], deadline: float) -> Answer:
+        """Return the answer of the task's host, asked over new connections until it has one.
+
+        Raises AnsibleConnectionFailure after ``deadline``, a time of time.monotonic().
+        """
+        while True:
+            time.sleep(_PAUSE_SECONDS)
+            try:
+                self._connection.reset()
+                return ask()
+            except AnsibleConnectionFailure:
+                if time.monotonic() > deadline:
+                    raise
 
     def read_node(self, name: str, inputs: Mapping[str, Any], variables: Mapping[str, Any]) -> tuple[Any, str]:
         """Return the result of a step on the node as read()."""

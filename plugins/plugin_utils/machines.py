@@ -2,16 +2,13 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Machines that a user names or that are found on cables: their login settings, and their validated answers."""
+"""The login settings of machines that a user names."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from ansible.errors import AnsibleError
-
-from ansible_collections.gb10.cluster.plugins.module_utils.discovery import answer
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
 #: The login settings of discovery, each with the option of the connection plugin ssh.
@@ -40,23 +37,3 @@ def login(decision: Decision, variables: Mapping[str, Any]) -> dict[str, Any]:
     values = {name: decision.variable(variables, name) for name in _VARIABLES if name in variables}
     found = {name: decision.lookup("config", [option], values, **of_ssh) for name, option in _LOGIN.items()}
     return {name: value if name == "port" else value or "" for name, value in found.items()}
-
-
-def validated(machine: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a machine with its valid facts and the problems in them; see module_utils/discovery/answer.py.
-
-    Only these facts may reach a file, a command or a message.
-    """
-    return answer.machine(machine, _mac)
-
-
-def _mac(value: str) -> str:
-    """Return a MAC address in netaddr's format. Raises ValueError for anything else."""
-    try:
-        import netaddr  # type: ignore[import-untyped]  # noqa: PLC0415  # The development tools have no types-netaddr.
-    except ImportError as error:
-        raise AnsibleError("netaddr is not installed on the controller. Fix: pip install netaddr") from error
-    try:
-        return str(netaddr.EUI(value, version=48, dialect=netaddr.mac_unix_expanded))
-    except (netaddr.AddrFormatError, TypeError) as error:
-        raise ValueError(str(error)) from error

@@ -22,6 +22,7 @@ Standard library only. Needs root, and the programs of iproute2 and util-linux.
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import json
 import os
 import re
@@ -41,8 +42,10 @@ from client import complete, healthy
 from hosts import DEVICE, NETWORK, End, Host, hosts
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Network, interfaces
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARSE_RING, Fabric, FabricNode
 from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import NodeFabric
 
 HOSTS = 4
 PROGRAM = ROOT / "roles/nccl_sm121_build/files/nccl_bandwidth.py"
@@ -144,11 +147,11 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     return report | {"results": results, "checks": checks(results)}
 
 
-def planned(cabling: str) -> list[plan.NodeFabric]:
+def planned(cabling: str) -> list[NodeFabric]:
     """Return the core's plan of a ring of Sparks."""
     nodes = [
-        FabricNode(f"gpu{number + 1}", ports, management=f"{NETWORK}.{11 + number}", management_interface=DEVICE)
-        for number, ports in enumerate(CABLING[cabling])
+        FabricNode(f"gpu{number}", ports, management=f"{NETWORK}.{10 + number}", network=_network(number))
+        for number, ports in enumerate(CABLING[cabling], 1)
     ]
     shares, problems = plan.plan(nodes, Fabric("ring"), "ring")
     if problems:
@@ -156,19 +159,22 @@ def planned(cabling: str) -> list[plan.NodeFabric]:
     return shares
 
 
-def cables(shares: Sequence[plan.NodeFabric]) -> list[tuple[End, End]]:
+def _network(number: int) -> Network:
+    """Return the facts of a host: its management network."""
+    return Network(interfaces({DEVICE: {"mtu": 1500, "addresses": [f"{NETWORK}.{10 + number}/24"]}}), {})
+
+
+def cables(shares: Sequence[NodeFabric]) -> list[tuple[End, End]]:
     """Return the cables of a plan: two devices in one subnet."""
     ends: dict[Any, list[End]] = {}
     for number, share in enumerate(shares):
         for rail in share.rails:
-            end = End(number, rail.interface, 100 + ORDER.index(rail.interface), str(rail.address))
-            ends.setdefault(rail.address.network, []).append(end)
+            end = End(number, rail.interface, 100 + ORDER.index(rail.interface), rail.address)
+            ends.setdefault(ipaddress.IPv4Interface(rail.address).network, []).append(end)
     return [(first, second) for first, second in ends.values()]
 
 
-def over_sockets(
-    variables: Mapping[str, str], share: plan.NodeFabric, head: plan.NodeFabric, number: int
-) -> dict[str, str]:
+def over_sockets(variables: Mapping[str, str], share: NodeFabric, head: NodeFabric, number: int) -> dict[str, str]:
     """Return a node's variables for sockets instead of RDMA.
 
     NCCL_SOCKET_IFNAME then has to name the devices of the cables; NCCL_COMM_ID keeps the bootstrap, which the plan puts
@@ -233,10 +239,11 @@ class Run:
                 across = {rail.interface: rail.peers[peer.name] for rail in share.rails if peer.name in rail.peers}
                 for rail in peer.rails if across else ():
                     via = next(iter(across.values())) if merged else across.get(rail.interface)
-                    if via and str(rail.address.ip) not in across.values():
-                        host.run("ip", "route", "replace", str(rail.address.ip), "via", via)
+                    address = rail.address.split("/")[0]
+                    if via and address not in across.values():
+                        host.run("ip", "route", "replace", address, "via", via)
 
-    def variables(self, share: plan.NodeFabric) -> dict[str, str]:
+    def variables(self, share: NodeFabric) -> dict[str, str]:
         """Return a node's variables of the plan, with the case's change."""
         changed = {**share.environment, **self.case.change}
         return {name: value for name, value in changed.items() if value is not None}

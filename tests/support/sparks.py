@@ -1,14 +1,28 @@
-"""Answers of cabled Sparks to discovery, generated from the list of cables."""
+"""Sparks as the fabric's input, and answers of cabled Sparks to discovery, generated from the list of cables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Network, interfaces
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS, FabricNode
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAUl18sO9Pe4xJPYWQHLzOzJPis3uaVTTuvUOr7cuHcC"
 End = tuple[int, int]  # machine, port
+
+
+def fabric_nodes(count: int, ports: tuple[int, ...] = (1,)) -> list[FabricNode]:
+    """Return nodes whose management network is on enP7s7."""
+    return [
+        FabricNode(
+            name(number),
+            ports,
+            management=f"192.168.1.{10 + number}",
+            network=Network(interfaces({"enP7s7": {"mtu": 1500, "addresses": [f"192.168.1.{10 + number}/24"]}}), {}),
+        )
+        for number in range(1, count + 1)
+    ]
 
 
 def mac(machine: int, port: int, twin: int) -> str:

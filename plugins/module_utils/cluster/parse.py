@@ -31,11 +31,13 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import schema as fabric_schema
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.links import PORTS, Ports
 from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.host_guard.plan import HostState
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.patches import Patch
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages as node_packages
 from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import parse as os_update_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.expect import Options
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Installed
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import apply as recipe_apply
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import parse as recipe_parse
@@ -267,9 +269,14 @@ def _facts(observed: Mapping[str, Any]) -> Facts:
         toolkit=_toolkit(observed["toolkit"]) if observed.get("toolkit") else None,
         host_compiler=(observed.get("toolkit") or {}).get("host_compiler") is not False,
         packages=node_packages.parse(observed.get("debian")),
-        host=host_guard_plan.state(observed.get("host")),
+        host=_host(observed.get("host")),
         updates=os_update_parse.state(observed.get("updates")),
     )
+
+
+def _host(found: Mapping[str, Any] | None) -> HostState | None:
+    """Return a host's state. Recorded facts may lack it."""
+    return load.load(HostState, found, "observed.host") if found else None
 
 
 def _toolkit(found: Mapping[str, Any]) -> Toolkit:

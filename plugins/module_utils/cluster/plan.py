@@ -29,7 +29,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environment as fabric_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import FabricPlan, NodeFabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import FabricPlan
 from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import toolchain
@@ -47,9 +47,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import (
     Measured,
     Nccl,
     NcclInputs,
+    NodeFabric,
     Plan,
     PlannedNode,
-    Rail,
     Restart,
     Serve,
     StackVersions,
@@ -156,9 +156,7 @@ def _member(node: Node, functions: str) -> topology.FabricNode:
         None,
         tuple(node.settings.fabric_addresses),
         node.address,
-        network.carrier(node.address) if network else None,
         node.settings.fabric_interface,
-        network.hcas if network else {},
         network,
         node.removing,
         functions,
@@ -426,36 +424,15 @@ def _planned_nodes(
     packages_of: Sequence[Mapping[str, Sequence[str]]],
 ) -> tuple[PlannedNode, ...]:
     """Return the plan of each node; ``environment`` are the variables that all ranks have in common."""
-    interfaces = [node.facts.network.interfaces if node.facts else {} for node in inputs.nodes]
-    macs = {
-        str(rail.address.ip): found[rail.interface].mac
-        for found, share in zip(interfaces, shares, strict=True)
-        for rail in share.rails
-    }
     lock = _digest(inputs.lock)
     marks = ["".join(f"{line}\n" for line in (lock, *(wheel.sha256 for wheel in own))) for own in runtime.wheels]
     return tuple(
         PlannedNode(
-            name=node.name,
-            address=share.address,
-            interface=share.interface,
-            rails=tuple(
-                Rail(
-                    rail.interface,
-                    rail.hca,
-                    str(rail.address),
-                    rail.peers,
-                    {name: macs[ip] for name, ip in rail.peers.items()},
-                )
-                for rail in share.rails
-            ),
-            netplan=share.netplan,
-            environment={**environment, **rank.environment},
+            **{**vars(share), "environment": {**environment, **rank.environment}},
             head=node.head,
             wheels=own,
             capability=node.capability,
             toolkit=node.facts.toolkit.release if node.facts and node.facts.toolkit else "",
-            files=share.files,
             secrets=node.secrets,
             infiniband=node.facts is not None and node.facts.network.infiniband,
             additions=rank.recorded,

@@ -20,11 +20,12 @@ from functools import partial
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.discovery.parse import NAME, PORT_OF, is_unicast
-
-#: Returns a MAC address as six pairs of lower-case digits with colons. Raises ValueError for any other text.
-#: The standard library has no such type.
-Mac = Callable[[str], str]
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery.parse import (
+    NAME,
+    PORT_OF,
+    UNICAST_MAC,
+    is_unicast,
+)
 
 #: Upper limits, at or above the counts of a cluster or an honest machine. Discovery follows at most MACHINES.
 MACHINES, INTERFACES, NEIGHBORS, NOTES, TEXT = 64, 1024, 256, 16, 300
@@ -33,17 +34,17 @@ _REPORTED = 8
 _FOUND = re.compile(r"found-[0-9a-f]{12}")
 #: Type and 32-byte key, each after its length: 51 bytes, in base64 without padding. Source: RFC 8709, section 4.
 _KEY, _KEY_START = re.compile(r"ssh-ed25519 ([A-Za-z0-9+/]{68})"), b"\0\0\0\x0bssh-ed25519\0\0\0\x20"
-_NO_MAC = "00:00:00:00:00:00"
+_NO_MAC, _MAC = "00:00:00:00:00:00", re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", re.ASCII)
 
 
-def machine(given: Mapping[str, Any], mac: Mac) -> dict[str, Any]:
-    """Return a machine in the form of discovery/plan.py.
+def machine(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a machine in the form of discovery/plan.py. Only its values may reach a file, a command or a message.
 
     After any error it has no ``observed``, and ``invalid`` has the errors.
 
     ``given`` has the same shape, with the machine's own answer as ``observed``. A second pass changes nothing.
     """
-    read = _Reader(str(given["name"]), mac)
+    read = _Reader(str(given["name"]))
     result: dict[str, Any] = {
         "name": read.own("name", given["name"], "inventory_hostname"),
         "address": read.own("address", given["address"], "ansible_host"),
@@ -109,11 +110,9 @@ def _interface(read: _Reader, path: str, name: object, value: object) -> dict[st
     Tunnels have other data as MAC address; it is ignored unless the port is QSFP.
     """
     facts = read.mapping(path, value, 64)
-    mac = facts.get("mac")
-    try:
-        mac = read.canonical(mac) if mac not in (None, "", _NO_MAC) else ""
-    except ValueError:
-        mac = read.refuse(f"{path}.mac", mac, "a MAC address") if name in PORT_OF else ""
+    given = facts.get("mac")
+    ignored = name not in PORT_OF and not (isinstance(given, str) and _MAC.fullmatch(given.lower()))
+    mac = "" if ignored or given in (None, "", _NO_MAC) else read.value(f"{path}.mac", given, _mac, "a MAC address")
     flags = {key: read.flag(f"{path}.{key}", facts.get(key)) for key in ("up", "carrier")}
     return {"mac": mac, **flags}
 
@@ -125,7 +124,7 @@ def _sighting(read: _Reader, path: str, interface: str, value: object) -> dict[s
     """
     entry = read.mapping(path, value, 64)
     return {
-        "mac": read.mac(f"{path}.mac", entry.get("mac")),
+        "mac": read.value(f"{path}.mac", entry.get("mac"), *_UNICAST),
         "address": read.value(f"{path}.address", entry.get("address"), *_address(interface)),
         "name": read.value(f"{path}.name", entry.get("name"), *_LABEL),
         "host_key": read.value(f"{path}.host_key", entry.get("host_key"), *_HOST_KEY),
@@ -141,7 +140,7 @@ def _found(read: _Reader, given: Mapping[str, Any]) -> dict[str, Any]:
         "address": read.value("address", given["address"], *_address(zone if zone in PORT_OF else "")),
         "via": read.own("via", given["via"], "inventory_hostname"),
         "port": given["port"] if given["port"] in (0, 1) else read.refuse("port", given["port"], "0 or 1", 0),
-        "macs": [read.mac("macs", mac) for mac in read.items("macs", given["macs"], MACHINES * NEIGHBORS)],
+        "macs": [read.value("macs", mac, *_UNICAST) for mac in read.items("macs", given["macs"], MACHINES * NEIGHBORS)],
         "host_key": read.value("host_key", given["host_key"], *_HOST_KEY),
         "label": read.value("label", given["label"], *_LABEL),
         "direct": text(given["direct"]),
@@ -185,8 +184,8 @@ class _Reader:
     Each method returns a safe value, also for an invalid one.
     """
 
-    def __init__(self, name: str, mac: Mac) -> None:
-        self.name, self._mac = text(name), mac
+    def __init__(self, name: str) -> None:
+        self.name = text(name)
         self.problems: list[Problem] = []
 
     def refuse(self, path: str, value: object, expected: str, instead: Any = "", fix: str = "") -> Any:
@@ -228,27 +227,19 @@ class _Reader:
     def flag(self, path: str, value: object) -> bool:
         return value if isinstance(value, bool) else bool(self.refuse(path, value, "true or false", False))
 
-    def mac(self, path: str, value: object) -> str:
-        """Return a unicast MAC address."""
-        try:
-            mac = self.canonical(value)
-        except ValueError:
-            mac = ""
-        if not mac or mac == _NO_MAC or int(mac[:2], 16) & 1:
-            return str(self.refuse(path, value, "a MAC address of one machine, such as 4c:bb:47:00:00:03"))
-        return mac
-
-    def canonical(self, value: object) -> str:
-        """Return a MAC address in lower case. Raises ValueError for any other value."""
-        if not isinstance(value, str) or len(value) != len(_NO_MAC) or (mac := self._mac(value)) != value.lower():
-            raise ValueError
-        return mac
-
 
 def _matching(pattern: str, value: str) -> str:
     if not re.fullmatch(pattern, value, re.ASCII):
         raise ValueError
     return value
+
+
+def _mac(value: str) -> str:
+    return _matching(_MAC.pattern, value.lower())
+
+
+def _unicast(value: str) -> str:
+    return _matching(UNICAST_MAC.pattern, value.lower())
 
 
 def _hostname(value: str) -> str:
@@ -291,6 +282,7 @@ _HOSTNAME = (
     "1 to 63 letters, digits and hyphens, not starting with a hyphen",
     "set such a name there (sudo hostnamectl set-hostname), or exclude it with -e discover_partial=true",
 )
+_UNICAST = (_unicast, "a MAC address of one machine, such as 4c:bb:47:00:00:03")
 _MANAGEMENT = (_management, "the IPv4 address of one machine")
 _LABEL = (
     partial(_matching, f"({NAME.pattern})?"),

@@ -9,10 +9,10 @@ Two ports that see only each other count as a cable. A switch between just two p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
@@ -24,6 +24,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
     Topology,
     resolve_topology,
 )
+
+End = TypeVar("End")
 
 
 class Port(NamedTuple):
@@ -181,12 +183,11 @@ def _open(names: Sequence[str], segments: Sequence[Segment]) -> Problem:
     if len(names) == 2:
         between = f"no connection between {names[0]} and {names[1]}"
         return Problem("cables", between, "a QSFP cable between both", "connect one; see the notes about their ports")
-    groups = _groups(names, segments)
-    if len(groups) > 1:
-        joined = "; ".join(" and ".join(sorted(group, key=names.index)) for group in groups)
+    parts = _parts(names, segments)
+    if len(parts) > 1:
         return Problem(
             "cables",
-            f"not all Sparks are connected: {joined}",
+            f"not all Sparks are connected: {'; '.join(map(' and '.join, parts))}",
             "a ring (port 0 of each to port 1 of the next) or a switch",
             "check the cables between these groups, and the notes about their ports",
         )
@@ -212,15 +213,16 @@ def _ports(segments: Sequence[Segment]) -> set[Port]:
     return {port for segment in segments for port in segment.ports}
 
 
-def _groups(names: Sequence[str], segments: Sequence[Segment]) -> list[list[str]]:
-    """Return the machines in groups that cables connect."""
-    groups: list[list[str]] = []
-    for name in names:
-        if not any(name in group for group in groups):
-            group = [name]
-            for member in group:  # the loop appends to it
-                group += {
-                    port.machine for segment in segments if segment.ports_of(member) for port in segment.ports
-                }.difference(group)
-            groups.append(group)
+def _parts(names: Sequence[str], segments: Sequence[Segment]) -> list[list[str]]:
+    """Return the machines in groups that cables connect, in their order."""
+    groups = joined([*({name} for name in names), *({port.machine for port in each.ports} for each in segments)])
+    return sorted((sorted(group, key=names.index) for group in groups), key=lambda part: names.index(part[0]))
+
+
+def joined(sets: Iterable[set[End]]) -> list[set[End]]:
+    """Return the unions of sets that have elements in common, also through other sets."""
+    groups: list[set[End]] = []
+    for each in sets:
+        touching = [group for group in groups if group & each]
+        groups = [group for group in groups if not group & each] + [each.union(*touching)]
     return groups

@@ -24,6 +24,8 @@ PORT_OF: Mapping[str, int] = {twin.interface: port for port, twins in SPARK_PORT
 MANAGEMENT = ("enP7s7", "wlP9s9")
 #: Pattern of an acceptable announced name.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+#: The MAC address of one machine, in lower case.
+UNICAST_MAC = re.compile(r"(?!00:00:00:00:00:00)[0-9a-f][02468ace](:[0-9a-f]{2}){5}")
 #: Maximum output length in characters; lldpctl prints 4 KiB per neighbor.
 _MOST = 1 << 22
 _THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
@@ -98,7 +100,7 @@ def _ip(value: object) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 def _mac(value: object) -> str:
     """Return a MAC address in lower case, or "" for invalid or multicast ones: a neighbor may announce anything."""
     found = value.lower() if isinstance(value, str) else ""
-    return found if re.fullmatch(r"(?!00:00:00:00:00:00)[0-9a-f][02468ace](:[0-9a-f]{2}){5}", found) else ""
+    return found if UNICAST_MAC.fullmatch(found) else ""
 
 
 def _name(value: str) -> str:

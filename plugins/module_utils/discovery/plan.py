@@ -34,7 +34,13 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.access import causes
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery.answer import MACHINES
-from ansible_collections.gb10.cluster.plugins.module_utils.discovery.cabling import Port, Proposal, Segment, propose
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery.cabling import (
+    Port,
+    Proposal,
+    Segment,
+    joined,
+    propose,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery.parse import PORT_OF
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
 
@@ -220,16 +226,13 @@ def _segments(machines: Sequence[Machine], names: Sequence[str]) -> list[Segment
 def _connected(machines: Sequence[Machine], names: Sequence[str]) -> list[set[Port | str]]:
     """Return groups of ends that see each other: ports of queried machines, and MAC addresses of others."""
     owners = _owners(machines)
-    groups: list[set[Port | str]] = []
+    cables: list[set[Port | str]] = []
     for machine, number, neighbor in _sightings(machines):
-        if machine["name"] not in names:
-            continue
-        owner, other = owners.get(neighbor["mac"], ("", None))
-        seen = Port(owner, other) if owner in names and other is not None else neighbor["mac"]
-        ends = {Port(machine["name"], number), seen}
-        touching = [group for group in groups if group & ends]
-        groups = [group for group in groups if not group & ends] + [ends.union(*touching)]
-    return groups
+        if machine["name"] in names:
+            owner, other = owners.get(neighbor["mac"], ("", None))
+            seen = Port(owner, other) if owner in names and other is not None else neighbor["mac"]
+            cables.append({Port(machine["name"], number), seen})
+    return joined(cables)
 
 
 def _twice(machines: Sequence[Machine]) -> Iterator[Problem]:

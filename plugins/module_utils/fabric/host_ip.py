@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.common.systemd import environment_file
 
 _REMOVE = "remove it: ip address show and /etc/netplan on {} show where {} has it from"
 
@@ -68,11 +67,3 @@ def _carriers(address: str, interfaces: Mapping[str, Mapping[str, Any]]) -> list
         for name, found in interfaces.items()
         if address in (entry.split("/")[0] for entry in found.get("addresses", ()))
     ]
-
-
-def text(environment: Mapping[str, Any], address: str) -> str:
-    """Return the environment file of a node's ranks.
-
-    Raises ValueError for a name or value that such a file cannot have.
-    """
-    return environment_file({**{name: str(value) for name, value in environment.items()}, "VLLM_HOST_IP": address})

@@ -8,9 +8,9 @@ rank."""
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import checks as fabric_checks
@@ -19,6 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
     Fabric,
     FabricNode,
+    Twin,
     devices,
     entry,
     equal_cables,
@@ -27,38 +28,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
     resolve_transport,
     subnets,
 )
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import NodeFabric, Rail
 
 #: The MTU of direct cables, in bytes.
 _CABLE_MTU = 9000
-
-
-@dataclass(frozen=True)
-class FabricRail:
-    """One PCIe function of a node: device, address with prefix length, and peers' addresses on the same subnet."""
-
-    interface: str
-    hca: str
-    address: ipaddress.IPv4Interface
-    peers: Mapping[str, str]
-
-    def __str__(self) -> str:
-        return f"{self.interface} {self.address}" + (f" ({self.hca})" if self.hca else "")
-
-
-@dataclass(frozen=True)
-class NodeFabric:
-    """One node's share of the fabric. Ray and vLLM use ``address``, on ``interface``, for the node.
-
-    ``files``: other files than ``netplan``, path to text, "" for a file that must not exist.
-    """
-
-    name: str
-    address: str
-    interface: str = ""
-    rails: tuple[FabricRail, ...] = ()
-    netplan: Mapping[str, Any] = field(default_factory=dict)
-    files: Mapping[str, str] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -96,13 +69,9 @@ def of_cluster(
         if (
             pin
             and node.network
-            and not drift(
-                {rail.interface: str(rail.address) for rail in share.rails}, fabric.mtu, node.network.interfaces
-            )
+            and not drift({rail.interface: rail.address for rail in share.rails}, fabric.mtu, node.network.interfaces)
         ):
-            index_variable, found = rdma.pinned(
-                [(rail.hca, str(rail.address)) for rail in share.rails], node.network.rdma
-            )
+            index_variable, found = rdma.pinned([(rail.hca, rail.address) for rail in share.rails], node.network.rdma)
             shares[index] = replace(share, environment={**share.environment, **index_variable})
             link_problems += [replace(problem, path=f"nodes[{index}].{problem.path}") for problem in found]
     return FabricPlan(topology, tuple(nodes), tuple(shares), why, (*unclear, *problems), tuple(link_problems))
@@ -131,36 +100,38 @@ def plan(nodes: Sequence[FabricNode], fabric: Fabric, topology: str) -> tuple[li
     if problems or (entry(topology).qsfp and any(node.ports is None for node in nodes)):
         return [], problems
     # Without problems there is an address for every device.
-    complete = [[address for address in own if address is not None] for own in addresses]
-    return [_node(index, nodes, complete, fabric, topology) for index in range(len(nodes))], []
+    ends = [
+        _End(node, twin, address)
+        for node, own in zip(nodes, addresses, strict=True)
+        for twin, address in zip(devices(node, topology), own, strict=True)
+        if address is not None
+    ]
+    return [_node(node, nodes, ends, fabric, topology) for node in nodes], []
+
+
+class _End(NamedTuple):
+    """A device of a node, and its planned address."""
+
+    node: FabricNode
+    twin: Twin
+    address: ipaddress.IPv4Interface
+
+    @property
+    def mac(self) -> str:
+        """Its MAC address, "" if it is unknown."""
+        found = self.node.network.interfaces.get(self.twin.interface) if self.node.network else None
+        return found.mac if found else ""
 
 
 def _node(
-    index: int,
-    nodes: Sequence[FabricNode],
-    addresses: Sequence[Sequence[ipaddress.IPv4Interface]],
-    fabric: Fabric,
-    topology: str,
+    node: FabricNode, nodes: Sequence[FabricNode], ends: Sequence[_End], fabric: Fabric, topology: str
 ) -> NodeFabric:
-    node = nodes[index]
-    rails = tuple(
-        FabricRail(
-            twin.interface,
-            twin.hca,
-            address,
-            {
-                peer.name: str(other.ip)
-                for peer, peer_addresses in zip(nodes, addresses, strict=True)
-                for other in peer_addresses
-                if peer is not node and other.network == address.network
-            },
-        )
-        for twin, address in zip(devices(node, topology), addresses[index], strict=True)
-    )
-    own = managed(nodes, topology)
-    address = node.management if own else str(rails[0].address.ip)
-    interface = (node.management_interface or "") if own else rails[0].interface
-    addresses_of = {rail.interface: str(rail.address) for rail in rails}
+    own = [end for end in ends if end.node is node]
+    rails = tuple(_rail(end, ends) for end in own)
+    without = managed(nodes, topology)
+    address = node.management if without else str(own[0].address.ip)
+    interface = (node.management_interface or "") if without else rails[0].interface
+    addresses_of = {rail.interface: rail.address for rail in rails}
     return NodeFabric(
         node.name,
         address,
@@ -172,7 +143,7 @@ def _node(
         if topology == "none"
         else environment.variables(
             topology,
-            _ports(nodes),
+            [node.ports or () for node in nodes],
             address,
             interface,
             [rail.hca for rail in rails],
@@ -181,8 +152,15 @@ def _node(
     )
 
 
-def _ports(nodes: Sequence[FabricNode]) -> list[tuple[int, ...]]:
-    return [node.ports or () for node in nodes]
+def _rail(end: _End, ends: Sequence[_End]) -> Rail:
+    peers = [each for each in ends if each.node is not end.node and each.address.network == end.address.network]
+    return Rail(
+        end.twin.interface,
+        end.twin.hca,
+        str(end.address),
+        {each.node.name: str(each.address.ip) for each in peers},
+        {each.node.name: each.mac for each in peers},
+    )
 
 
 def warnings(functions: str, shape: str, ports: Sequence[links.Ports], mtu: int) -> list[str]:
@@ -212,5 +190,9 @@ def explain(topology: str, mtu: int, why: str, nodes: Sequence[NodeFabric]) -> l
     """Return the fabric as lines of text; ``why`` is the reason for the ports, "" if they are given."""
     if not any(node.rails for node in nodes):
         return []
-    rails = [f"{node.name}: {', '.join(str(rail) for rail in node.rails)}" for node in nodes]
+    rails = [f"{node.name}: {', '.join(_shown(rail) for rail in node.rails)}" for node in nodes]
     return [f"{topology}, MTU {mtu}{f'; {links.PORTS}: auto takes {why}' if why else ''}", *rails]
+
+
+def _shown(rail: Rail) -> str:
+    return f"{rail.interface} {rail.address}" + (f" ({rail.hca})" if rail.hca else "")

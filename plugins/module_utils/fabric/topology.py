@@ -18,7 +18,7 @@ from __future__ import annotations
 import ipaddress
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Network
 
@@ -62,25 +62,25 @@ class FabricNode:
     """The fabric's input for a node.
 
     ``ports`` are its cabled QSFP ports, None if unknown; in a ring, first the port to the next node, then the one to
-    the previous. ``hcas`` maps network devices to RDMA devices with the node's names; missing ones have a Spark's
-    usual names.
-    ``addresses`` are the user's, one for each rail. ``management`` is the address that Ansible uses, and
-    ``management_interface`` the interface with that address: "" if none has it, None if unknown. ``interface`` is the
-    node's only device in the topology socket, "" for its management network. ``network`` are the node's facts, None if
-    it was not read. ``removing``: the node's fabric is removed, so that its links do not count. ``functions``: the
-    PCIe functions of each port that the fabric uses.
+    the previous. ``addresses`` are the user's, one for each rail. ``management`` is the address that Ansible uses.
+    ``interface`` is the node's only device in the topology socket, "" for its management network. ``network`` are the
+    node's facts, None if it was not read. ``removing``: the node's fabric is removed, so that its links do not count.
+    ``functions``: the PCIe functions of each port that the fabric uses.
     """
 
     name: str
     ports: tuple[int, ...] | None = (1,)
     addresses: tuple[str, ...] = ()
     management: str = ""
-    management_interface: str | None = None
     interface: str = ""
-    hcas: Mapping[str, str] = field(default_factory=dict)
     network: Network | None = None
     removing: bool = False
     functions: str = "both"
+
+    @property
+    def management_interface(self) -> str | None:
+        """The interface with the management address: "" if none has it, None if unknown."""
+        return self.network.carrier(self.management) if self.network else None
 
 
 @dataclass(frozen=True)
@@ -243,12 +243,16 @@ def twins(port: int, functions: str) -> tuple[Twin, ...]:
 
 
 def devices(node: FabricNode, topology: str) -> list[Twin]:
-    """Return a node's devices in the fabric, port by port; ports that do not exist are left out."""
+    """Return a node's devices in the fabric, port by port; ports that do not exist are left out.
+
+    RDMA devices have the node's names, or a Spark's usual ones where they are unknown.
+    """
     shape = entry(topology)
     if shape.medium == DEVICE and node.interface:
         return [Twin(node.interface, "")]
     used = [twin for port in node.ports or () for twin in twins(port, node.functions)] if shape.qsfp else []
-    return [Twin(twin.interface, node.hcas.get(twin.interface, twin.hca)) for twin in used]
+    hcas = node.network.hcas if node.network else {}
+    return [Twin(twin.interface, hcas.get(twin.interface, twin.hca)) for twin in used]
 
 
 def managed(nodes: Sequence[FabricNode], topology: str) -> bool:

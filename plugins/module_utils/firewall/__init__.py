@@ -4,5 +4,5 @@
 
 """Restrict access to the ports of a node. Private to this collection.
 
-Entry: plan.of_plan and plan.ruleset. io_nftables loads the rules and rolls them back.
+Entry: of_plan.options and plan.ruleset. io_nftables loads the rules and rolls them back.
 """

@@ -10,8 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
+
+#: Source: NCCL, documentation of the RAS subsystem.
+NCCL_RAS_PORT = 28028
 
 
 @dataclass(frozen=True)
@@ -35,14 +39,49 @@ def options(plan: Plan, settings: FirewallSettings, monitored: Sequence[int], lo
     """
     gateway = [f"{settings.peer_firewall_gateway_port}/tcp"] if settings.peer_firewall_gateway_port else []
     others = [node.name for node in plan.nodes if node.name != plan.node.name]
+    api = plan.node.head and not api_access.loopback(plan.api_host)
     return {
-        **firewall_plan.of_plan(plan),
         "state": "present" if settings.peer_firewall_enabled else "absent",
+        "peers": [{"interface": interface, "address": address} for interface, address in _peers(plan)],
+        "peer_ports": needs(plan),
+        "api_port": plan.api_port if api else 0,
+        "api_clients": list(plan.api_clients) if api else [],
         "open_ports": [*settings.peer_firewall_open_ports, *gateway],
         "interfaces": list(settings.peer_firewall_trusted_interfaces),
         "monitoring_ports": list(monitored) if settings.monitoring_enabled else [],
         "monitoring_clients": list(settings.monitoring_clients),
+        "served_ports": _served(plan),
+        "service_user": plan.user,
         "confirm_timeout": settings.peer_firewall_confirm_timeout,
         # Where Ansible itself runs, no connection of this run verifies access, so another node opens one.
         "witness": others[0] if local and others else "",
     }
+
+
+def _peers(plan: Plan) -> list[tuple[str, str]]:
+    """Return (incoming interface, address) of all other nodes, on every rail and on the cluster's network."""
+    node = plan.node
+    found = [(rail.interface, address) for rail in node.rails for address in rail.peers.values()]
+    found += [(node.interface, other.address) for other in plan.nodes if other.name != node.name]
+    return sorted(set(found))
+
+
+def _served(plan: Plan) -> list[str]:
+    """Return the ports on which the ranks of the plan's node listen, as nft writes them."""
+    ports = [plan.api_port] if plan.node.head else []
+    ports += [NCCL_RAS_PORT] if len(plan.nodes) > 1 else []
+    if plan.executor == "ray" and plan.node.head:
+        ports.append(launch_argv.RAY_DASHBOARD_PORT)
+    found = [str(port) for port in ports]
+    return sorted({*found, *(str(port) for port in needs(plan).values())})
+
+
+def needs(plan: Plan) -> dict[str, Any]:
+    """Return the fixed ports that peers use, by name. In addition, NCCL, Gloo and vLLM use ephemeral ports."""
+    node = plan.node
+    if plan.executor == "ray":
+        first, last = launch_argv.RAY_WORKER_PORTS
+        fixed = {f"Ray's {name}": port for name, port in launch_argv.ray_ports(plan.ray_port, node.head).items()}
+        return {**fixed, "Ray's workers": f"{first}-{last}"}
+    meeting = node.head and len(plan.nodes) > 1
+    return {"rendezvous": plan.rendezvous_port, "the ranks' end": plan.rendezvous_port + 1} if meeting else {}

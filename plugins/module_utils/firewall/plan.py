@@ -15,11 +15,8 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
-from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
 TABLE = "inet gb10"
-#: Source: NCCL, documentation of the RAS subsystem.
-NCCL_RAS_PORT = 28028
 _WRITTEN = "# Written by the role peer_firewall of gb10.cluster; changes are overwritten."
 #: The services that open ports to peers and clients.
 OPENING = (f"{launch_argv.RAY}.service", f"{launch_argv.VLLM}.service")
@@ -75,38 +72,6 @@ class Access:
         return [*api, *((port, self.monitoring_clients, "metrics") for port in ports)]
 
 
-def of_plan(plan: Plan) -> dict[str, Any]:
-    """Return the options of module peer_firewall for the plan's node: {peers, peer_ports, api_port, api_clients,
-    served_ports, service_user}."""
-    api = plan.node.head and not api_access.loopback(plan.api_host)
-    return {
-        "peers": [{"interface": interface, "address": address} for interface, address in peers(plan)],
-        "peer_ports": needs(plan),
-        "api_port": plan.api_port if api else 0,
-        "api_clients": list(plan.api_clients) if api else [],
-        "served_ports": served(plan),
-        "service_user": plan.user,
-    }
-
-
-def served(plan: Plan) -> list[str]:
-    """Return the ports on which the ranks of the plan's node listen, as nft writes them."""
-    ports = [plan.api_port] if plan.node.head else []
-    ports += [NCCL_RAS_PORT] if len(plan.nodes) > 1 else []
-    if plan.executor == "ray" and plan.node.head:
-        ports.append(launch_argv.RAY_DASHBOARD_PORT)
-    found = [str(port) for port in ports]
-    return sorted({*found, *(str(port) for port in needs(plan).values())})
-
-
-def peers(plan: Plan) -> list[tuple[str, str]]:
-    """Return (incoming interface, address) of all other nodes, on every rail and on the cluster's network."""
-    node = plan.node
-    found = [(rail.interface, address) for rail in node.rails for address in rail.peers.values()]
-    found += [(node.interface, other.address) for other in plan.nodes if other.name != node.name]
-    return sorted(set(found))
-
-
 def check(access: Access) -> list[Problem]:
     """Return every problem of the user's settings."""
     ports = "port/protocol or first-last/protocol, such as 8443/tcp or 60000-61000/udp"
@@ -138,73 +103,79 @@ def span(text: str) -> tuple[int, int]:
     return (first, last) if 1 <= first <= last <= _LAST_PORT else (0, 0)
 
 
+#: Replaces the table in one step. Each part in capitals is lines, or nothing.
+_RULESET = f"""\
+{_WRITTEN}
+table {TABLE}
+delete table {TABLE}
+table {TABLE} {{
+%(SET)s
+	chain input {{
+		type filter hook input priority filter; policy drop;
+		iifname "lo" accept
+%(TRUSTED)s
+		ct state established,related accept
+		ct state invalid drop
+		meta l4proto {{ 1, 2, 58 }} accept
+		udp sport 67 udp dport 68 accept
+		udp sport 547 udp dport 546 accept
+		ip daddr 224.0.0.251 udp dport 5353 accept
+		ip6 daddr ff02::fb udp dport 5353 accept
+%(OPENED)s
+		meta l4proto tcp counter reject with tcp reset
+	}}
+%(SERVING)s
+}}
+"""
+#: The peers, which the chain of incoming traffic matches.
+_SET = """\
+	set peers {
+		typeof iifname . ip saddr
+		elements = { %s }
+	}"""
+#: Lets only the given users serve on the ranks' ports.
+_SERVING = """\
+	chain serving {
+		type filter hook output priority filter; policy accept;
+		tcp flags & syn != syn accept
+		tcp sport { %(ports)s } meta skuid { %(users)s } accept
+		tcp sport { %(ports)s } counter drop
+	}"""
+
+
 def ruleset(access: Access, ssh_ports: Iterable[int], others: Iterable[str] = ()) -> str:
     """Return the file for ``nft -f`` that replaces the collection's table in one step, and changes no other table.
 
     Traffic forwarded to containers is not filtered, only traffic to the host itself, without the families of
-    ``others``.
-    """
-    lines = ['iifname "lo" accept']
-    # Another firewall decides about this family; accept here leaves the decision to it.
-    lines += [f"meta nfproto {FAMILIES[family].lower()} accept" for family in others]
-    lines += [f'iifname "{name}" accept' for name in access.interfaces]
-    if access.peers:
-        lines.append("iifname . ip saddr @peers accept")
-    lines += [
-        "ct state established,related accept",
-        "ct state invalid drop",
-        # ICMP, IGMP and ICMPv6. nft reads their names from the package netbase, which a host may lack.
-        "meta l4proto { 1, 2, 58 } accept",
-    ]
-    # The kernel does not track replies to broadcast or multicast as replies: DHCP, and names ending in .local.
-    lines += ["udp sport 67 udp dport 68 accept", "udp sport 547 udp dport 546 accept"]
-    lines += ["ip daddr 224.0.0.251 udp dport 5353 accept", "ip6 daddr ff02::fb udp dport 5353 accept"]
-    lines += [f"tcp dport {port} accept" for port in sorted(set(ssh_ports))]
-    for port, clients, _purpose in access.opened():
-        lines += [f"{source}tcp dport {port} accept" for source in _sources(clients)]
-    lines += [f"{text.partition('/')[2]} dport {text.partition('/')[0]} accept" for text in access.open_ports]
-    # A refused client fails at once, instead of waiting.
-    lines.append("meta l4proto tcp counter reject with tcp reset")
-    entries = ", ".join(f'"{interface}" . {address}' for interface, address in access.peers)
-    return "\n".join(
-        [
-            _WRITTEN,
-            f"table {TABLE}",
-            f"delete table {TABLE}",
-            f"table {TABLE} {{",
-            *(
-                [f"\tset peers {{\n\t\ttypeof iifname . ip saddr\n\t\telements = {{ {entries} }}\n\t}}"]
-                if access.peers
-                else []
-            ),
-            "\tchain input {",
-            "\t\ttype filter hook input priority filter; policy drop;",
-            *(f"\t\t{line}" for line in lines),
-            "\t}",
-            *_serving(access),
-            "}",
-            "",
-        ]
-    )
+    ``others``: another firewall decides about them, and accept here leaves the decision to it.
 
-
-def _serving(access: Access) -> list[str]:
-    """Return the chain that lets only the given users serve on the ranks' ports.
+    1, 2 and 58 are ICMP, IGMP and ICMPv6: nft reads their names from the package netbase, which a host may lack. The
+    kernel does not track replies to broadcast or multicast as replies: DHCP, and names ending in .local. A client that
+    is refused at the end fails at once, instead of waiting.
 
     Any local user may listen on a free port, and clients and nodes send the API's key and Ray's token to whoever
     answers there. Without a SYN or SYN-ACK of the port, no connection begins: two that connect to each other at the
     same time need a SYN of each. A SYN cookie belongs to no user, and goes too.
     """
-    if not access.served_ports or not access.serving_users:
-        return []
-    ports, users = ", ".join(access.served_ports), ", ".join(map(str, access.serving_users))
-    lines = [
-        "type filter hook output priority filter; policy accept;",
-        "tcp flags & syn != syn accept",
-        f"tcp sport {{ {ports} }} meta skuid {{ {users} }} accept",
-        f"tcp sport {{ {ports} }} counter drop",
+    trusted = [f"meta nfproto {FAMILIES[family].lower()}" for family in others]
+    trusted += [f'iifname "{name}"' for name in access.interfaces]
+    trusted += ["iifname . ip saddr @peers"] if access.peers else []
+    opened = [f"tcp dport {port}" for port in sorted(set(ssh_ports))]
+    opened += [
+        f"{source}tcp dport {port}" for port, clients, _purpose in access.opened() for source in _sources(clients)
     ]
-    return ["\tchain serving {", *(f"\t\t{line}" for line in lines), "\t}"]
+    opened += [
+        f"{protocol} dport {ports}" for ports, _slash, protocol in (text.partition("/") for text in access.open_ports)
+    ]
+    entries = ", ".join(f'"{interface}" . {address}' for interface, address in access.peers)
+    serving = {"ports": ", ".join(access.served_ports), "users": ", ".join(map(str, access.serving_users))}
+    text = _RULESET % {
+        "SET": _SET % entries if entries else "",
+        "TRUSTED": "\n".join(f"\t\t{match} accept" for match in trusted),
+        "OPENED": "\n".join(f"\t\t{match} accept" for match in opened),
+        "SERVING": _SERVING % serving if all(serving.values()) else "",
+    }
+    return re.sub(r"\n{2,}", "\n", text)
 
 
 def _sources(clients: Sequence[str]) -> list[str]:
@@ -268,7 +239,7 @@ def again(nft: str, rules: str) -> str:
 def advice(active_firewalls: Mapping[str, str], access: Access, plan_ports: Mapping[str, Any]) -> list[str]:
     """Return the traffic that the active firewalls must allow, with their commands if known.
 
-    ``active_firewalls`` is firewall_host.active_firewalls(), ``plan_ports`` is needs().
+    ``active_firewalls`` is firewall_host.active_firewalls(), ``plan_ports`` are the fixed ports of peers by name.
     """
     lines = []
     for active_firewall in dict.fromkeys(filter(None, active_firewalls.values())):
@@ -297,17 +268,6 @@ def _commands(active_firewall: str, access: Access) -> list[str]:
 
 def _version(network: str) -> int:
     return ipaddress.ip_network(network).version
-
-
-def needs(plan: Plan) -> dict[str, Any]:
-    """Return the fixed ports that peers use, by name. In addition, NCCL, Gloo and vLLM use ephemeral ports."""
-    node = plan.node
-    if plan.executor == "ray":
-        first, last = launch_argv.RAY_WORKER_PORTS
-        fixed = {f"Ray's {name}": port for name, port in launch_argv.ray_ports(plan.ray_port, node.head).items()}
-        return {**fixed, "Ray's workers": f"{first}-{last}"}
-    meeting = node.head and len(plan.nodes) > 1
-    return {"rendezvous": plan.rendezvous_port, "the ranks' end": plan.rendezvous_port + 1} if meeting else {}
 
 
 def _needed(access: Access, ports: Mapping[str, Any], families: Sequence[str]) -> list[str]:

@@ -124,21 +124,6 @@ def of_settings(settings: Mapping[str, Any]) -> Protection:
     return Protection(**{name: settings[f"host_guard_{name}"] for name in (*_RANGES, "keep_kernel")})
 
 
-def state(found: Mapping[str, Any] | None) -> HostState | None:
-    """Return the state in plain data of io_host.facts(), None without it."""
-    if not found:
-        return None
-    texts = {name: {str(key): str(text) for key, text in found[name].items()} for name in ("files", "values", "former")}
-    manager = {str(name): int(value) for name, value in found["manager"].items()}
-    return HostState(
-        **texts,
-        device=found["device"] is True,
-        manager=manager,
-        limited=found["limited"] is True,
-        dashboard=found.get("dashboard") is True,
-    )
-
-
 def check(path: str, name: str, given: Protection, found: HostState | None) -> list[Problem]:
     """Return the problems of a node. ``path``: of the node; ``found``: None if it was not read."""
     problems = []

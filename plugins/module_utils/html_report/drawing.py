@@ -46,15 +46,10 @@ def _node(node: VerifiedNode, counting: Sequence[Finding]) -> diagram.View:
     model = [api["model"]] if api.get("healthy") and api.get("model") else []
     variables: Mapping[str, str] = next(iter(node.part("environments").values()), {})
     address = variables.get("VLLM_HOST_IP", "")
-    carrying = [
-        name
-        for name, each in node.network.interfaces.items()
-        if address in [found.split("/")[0] for found in each.addresses]
-    ]
     rails = [_rail(node, rail, counting) for rail in sorted(node.rails, key=diagram.pcie_function)]
     notes = [*model, state(node, counting)]
     own = [finding for finding in counting if finding.place == node.name]
-    return diagram.node(node.name, node.head, notes, address, next(iter(carrying), ""), rails, worst(own))
+    return diagram.node(node.name, node.head, notes, address, node.network.carrier(address), rails, worst(own))
 
 
 def _rail(node: VerifiedNode, rail: str, counting: Sequence[Finding]) -> diagram.View:

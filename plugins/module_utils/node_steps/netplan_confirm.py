@@ -23,7 +23,8 @@ class Inputs:
     """The inputs.
 
     ``state``: Whether to keep the change, to roll it back, or only to read its state.
-    ``identifier``: The change, the result ``pending`` of ``netplan_apply``.
+    ``identifier``: The change, the result ``pending`` of ``netplan_apply``. Without it, any waiting change is rolled
+    back, and none is confirmed.
     """
 
     state: str = field(default="confirmed", metadata={"choices": ["confirmed", "restored", "read"]})
@@ -36,8 +37,9 @@ def run(module: AnsibleModule, given: Inputs) -> dict[str, Any]:
     ``pending``: The change that still waits for confirmation, "" if none.
     ``last``: The last change as {id, how, time}, empty before the first one.
     """
-    state, identifier = given.state, given.identifier
-    changed = state != "read" and _waiting() == identifier
+    state, waiting = given.state, _waiting()
+    identifier = given.identifier or (waiting if state == "restored" else "")
+    changed = state != "read" and identifier != "" and waiting == identifier
     if changed and not module.check_mode:
         command = runner(module)
         changed = (

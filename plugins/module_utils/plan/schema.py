@@ -22,7 +22,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema imp
 
 @dataclass(frozen=True)
 class Rail:
-    """One PCIe function in the fabric. ``peers``: address by node's name; ``macs``: MAC address by node's name."""
+    """One PCIe function in the fabric: its devices, and its address with prefix length.
+
+    ``peers``: the addresses of the other nodes in the same subnet, by node's name; ``macs``: their MAC addresses.
+    """
 
     interface: str
     hca: str
@@ -70,8 +73,25 @@ class State(Installed):
 
 
 @dataclass(frozen=True)
-class PlannedNode:
-    """The plan of one node. ``files``: the fabric's other files, path to text, "" for a file that must not exist.
+class NodeFabric:
+    """One node's share of the fabric. Ray and vLLM use ``address``, on ``interface``, for the node.
+
+    ``files``: the fabric's other files, path to text, "" for a file that must not exist. ``environment``: the variables
+    of its ranks.
+    """
+
+    name: str
+    address: str
+    interface: str
+    rails: tuple[Rail, ...]
+    netplan: Mapping[str, Any]
+    files: Mapping[str, str]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class PlannedNode(NodeFabric):
+    """The plan of one node.
 
     ``toolkit``: the release of nvcc, "" without one. ``additions``: the launch overrides that roles recorded;
     ``foreseen``: with those that the role vllm_patch will record.
@@ -80,17 +100,10 @@ class PlannedNode:
     packages by role. ``host_guard``: the protection of the host, and whether it differs.
     """
 
-    name: str
-    address: str
-    interface: str
-    rails: tuple[Rail, ...]
-    netplan: Mapping[str, Any]
-    environment: Mapping[str, str]
     head: bool
     wheels: tuple[Wheel, ...]
     capability: str | None
     toolkit: str
-    files: Mapping[str, str]
     secrets: Sequence[str]
     infiniband: bool
     additions: Mapping[str, Mapping[str, Any]]

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError, report
-from ansible_collections.gb10.cluster.plugins.module_utils.discovery import inventory, plan
-from ansible_collections.gb10.cluster.plugins.plugin_utils import machines
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import answer, inventory, plan
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
 
@@ -42,9 +41,9 @@ class Inputs:
 
 def run(_step: Decision, given: Inputs, _variables: dict[str, Any]) -> dict[str, Any]:
     """Return {machines, pending} with what their query needs, or with the inventory if none is pending."""
-    answers = [answer["machine"] for answer in given.answers]
-    known = [machines.validated(machine) for machine in [*given.machines, *answers]]
-    pending = [machines.validated(machine) for machine in plan.pending_hosts(known)]
+    answers = [each["machine"] for each in given.answers]
+    known = [answer.machine(machine) for machine in [*given.machines, *answers]]
+    pending = [answer.machine(machine) for machine in plan.pending_hosts(known)]
     try:
         found = ssh_files([*known, *pending], given.folder) if pending else result(known, given.partial, given.model)
     except ProblemsError as error:

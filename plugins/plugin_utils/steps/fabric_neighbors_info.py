@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.discovery import plan
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import answer, plan
 from ansible_collections.gb10.cluster.plugins.plugin_utils import machines
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
@@ -49,12 +49,12 @@ def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, A
         if machine["observed"].get("management"):
             machine["direct"] = step.read("ansible.builtin.ping", {}, variables)[1]
     elif plan.can_be_queried(machine):
-        answer, reason = step.read_node("fabric_neighbors_info", {}, variables)
+        found, reason = step.read_node("fabric_neighbors_info", {}, variables)
         # An empty answer would be that of a machine which was not queried.
-        machine = plan.answered(machine, {**answer, "changed": False}, reason)
+        machine = plan.answered(machine, {**found, "changed": False}, reason)
     else:
         machine = plan.answered(machine, {}, plan.NO_HOST_KEY)
-    return {"changed": False, "machine": machines.validated(machine), "_ansible_verbose_override": True}
+    return {"changed": False, "machine": answer.machine(machine), "_ansible_verbose_override": True}
 
 
 def _host(step: Decision, variables: Mapping[str, Any]) -> dict[str, Any]:

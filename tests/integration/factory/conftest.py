@@ -79,7 +79,7 @@ def evening(factory: Cluster) -> Iterator[Evening]:
         names = {"lab_name": node["lab_name"], "lab_prefix": node["lab_prefix"], "lab_cache_dir": str(home)}
         (mine / "group_vars/all/z_lab.yml").write_text(json.dumps(names), encoding="utf-8")
         subprocess.run(["chown", "--recursive", f"{OWNER}:", home], check=True)
-        install = "python3 -m venv ~/gb10 && . ~/gb10/bin/activate && pip install --quiet 'ansible-core>=2.19' netaddr"
+        install = "python3 -m venv ~/gb10 && . ~/gb10/bin/activate && pip install --quiet 'ansible-core>=2.19'"
         typed(OWNER, install, {}, 300).assert_ok()
         yield Evening(factory, first, home)
     finally:

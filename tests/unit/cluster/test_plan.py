@@ -32,7 +32,7 @@ from typed_plans import typed
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import node_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
-from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import of_plan as firewall_of_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import toolchain
 
@@ -346,7 +346,7 @@ def test_the_plan_of_a_pair_is_the_recorded_one_in_any_order() -> None:
 
 def test_a_single_node_has_neither_peers_nor_ranks_to_meet() -> None:
     alone = typed(node_plan(planned([spark(1, "head")]), "spark1"))
-    assert firewall_plan.needs(alone) == {}
+    assert firewall_of_plan.needs(alone) == {}
     argv = launch_argv.start_argv(alone)
     assert (argv[1], [word for word in argv if "master" in word or "nnodes" in word]) == ("serve", [])
     stored = planned(seen(pair(**STORED), 0, 1, model=None))["serve"]["args"]

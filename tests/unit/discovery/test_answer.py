@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from hypothesis import given, settings
@@ -25,7 +23,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.discovery import answ
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import inventory as discovery_inventory
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import parse as discovery_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import plan
-from ansible_collections.gb10.cluster.plugins.plugin_utils.machines import validated
 from ansible_collections.gb10.cluster.plugins.plugin_utils.steps import discovery_plan
 
 QSFP = "enp1s0f1np1"
@@ -45,15 +42,15 @@ def changed(path: str, value: Any) -> list[dict[str, Any]]:
 
 
 def result(known: list[dict[str, Any]], partial: bool = False) -> dict[str, Any]:
-    return discovery_plan.result(list(map(validated, known)), partial, "")
+    return discovery_plan.result(list(map(discovery_answer.machine, known)), partial, "")
 
 
 def pending_hosts(known: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return plan.pending_hosts(list(map(validated, known)))
+    return plan.pending_hosts(list(map(discovery_answer.machine, known)))
 
 
 def ssh_files(known: list[dict[str, Any]], folder: str) -> dict[str, Any]:
-    return discovery_plan.ssh_files(list(map(validated, known)), folder)
+    return discovery_plan.ssh_files(list(map(discovery_answer.machine, known)), folder)
 
 
 SIGHTING = f"neighbors/{QSFP}/0"
@@ -174,13 +171,13 @@ def test_what_a_machine_on_a_cable_answers_does_not_count_either() -> None:
     (stranger,) = pending_hosts([seed])
     answered = asked(stranger, PAIR)
     answered["observed"]["management"] = EVIL
-    kept = validated(answered)
+    kept = discovery_answer.machine(answered)
     assert (kept["observed"], kept["unreachable"], [problem["path"] for problem in kept["invalid"]]) == (
         {},
         "",
         [f"{stranger['name']}.management"],
     )
-    assert validated(kept) == kept
+    assert discovery_answer.machine(kept) == kept
     found = result([seed, kept])
     assert [problem.partition(":")[0] for problem in found["problems"]] == [f"{stranger['name']}.management"]
     assert pending_hosts([seed, kept]) == [], "it is not queried again"
@@ -190,7 +187,7 @@ def test_what_a_machine_on_a_cable_answers_does_not_count_either() -> None:
 @pytest.mark.parametrize("answer", [{}, {"msg": "hello"}, {"failed": False, "changed": True, "observed": {}}])
 def test_an_answer_of_nothing_is_not_taken_for_one(answer: dict[str, Any]) -> None:
     """An empty answer means an unqueried machine. The role never passes one, because Ansible adds `changed`."""
-    kept = validated({**machine(1, []), "observed": answer})
+    kept = discovery_answer.machine({**machine(1, []), "observed": answer})
     assert (kept["observed"], bool(kept["invalid"])) == ({}, bool(answer))
 
 
@@ -367,12 +364,6 @@ def test_what_is_written_is_no_line_of_its_own_whoever_made_it() -> None:
         )
 
 
-def test_netaddr_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "netaddr", None)
-    with pytest.raises(AnsibleError, match="pip install netaddr"):
-        validated(machine(1, [PAIR]))
-
-
 PARSERS: dict[str, Callable[[str], Any]] = {
     "link_locals": discovery_parse.link_locals,
     "answering": discovery_parse.answering,
@@ -400,7 +391,7 @@ def test_a_neighbor_announces_nothing_that_makes_our_own_answer_unusable(mac: An
     (announced,) = discovery_parse.lldp(json.dumps({"lldp": [{"interface": [entry]}]}))[QSFP]
     entries = discovery_parse.merge(QSFP, [], [announced], {})
     known = changed(f"neighbors/{QSFP}", [{**found, "host_key": ""} for found in entries])
-    assert validated(known[0])["invalid"] == []
+    assert discovery_answer.machine(known[0])["invalid"] == []
 
 
 @pytest.mark.parametrize(

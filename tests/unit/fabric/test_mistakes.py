@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from sparks import fabric_nodes
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Network
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import Fabric, FabricNode, resolve_topology
 
 RING, SWITCH, SOCKET = Fabric("ring"), Fabric("switch"), Fabric("socket")
@@ -16,26 +18,22 @@ MINE = ("10.110.7.11/24", "10.110.8.11/24")
 YOURS = ("10.110.7.12/24", "10.110.8.12/24")
 
 
-def sparks(count: int, ports: tuple[int, ...] = (1,)) -> list[FabricNode]:
-    return [FabricNode(f"spark{n}", ports, (), f"192.168.1.{10 + n}", "enP7s7") for n in range(1, count + 1)]
-
-
 def ports(*each: tuple[int, ...]) -> list[FabricNode]:
-    return [replace(node, ports=some) for node, some in zip(sparks(len(each)), each, strict=True)]
+    return [replace(node, ports=some) for node, some in zip(fabric_nodes(len(each)), each, strict=True)]
 
 
 def user(mine: tuple[str, ...], yours: tuple[str, ...] = YOURS) -> list[FabricNode]:
-    return [replace(node, addresses=some) for node, some in zip(sparks(2), (mine, yours), strict=True)]
+    return [replace(node, addresses=some) for node, some in zip(fabric_nodes(2), (mine, yours), strict=True)]
 
 
 def ring(index: int, **changes: object) -> list[FabricNode]:
-    nodes = sparks(3, (0, 1))
+    nodes = fabric_nodes(3, (0, 1))
     nodes[index] = replace(nodes[index], **changes)  # type: ignore[arg-type]
     return nodes
 
 
 def devices(*names: str) -> list[FabricNode]:
-    return [replace(node, interface=name) for node, name in zip(sparks(4), names, strict=True)]
+    return [replace(node, interface=name) for node, name in zip(fabric_nodes(4), names, strict=True)]
 
 
 def mistakes(nodes: list[FabricNode], cabling: Fabric) -> list[Problem]:
@@ -174,10 +172,10 @@ BAD: dict[str, tuple[list[FabricNode], Fabric, str, str, str, str]] = {
         "as many as on the other end",
         "correct gb10_fabric_ports",
     ),
-    "MTU above": (sparks(2), Fabric(mtu=70000), "gb10_fabric_mtu", "70000", "1280 to 9216 bytes", "9000"),
-    "MTU below": (sparks(2), Fabric(mtu=1279), "gb10_fabric_mtu", "1279", "1280 to 9216 bytes", "9000"),
+    "MTU above": (fabric_nodes(2), Fabric(mtu=70000), "gb10_fabric_mtu", "70000", "1280 to 9216 bytes", "9000"),
+    "MTU below": (fabric_nodes(2), Fabric(mtu=1279), "gb10_fabric_mtu", "1279", "1280 to 9216 bytes", "9000"),
     "pool too small": (
-        sparks(2),
+        fabric_nodes(2),
         Fabric(pool="10.110.0.0/24"),
         "gb10_fabric_cidr",
         "10.110.0.0/24 has no room for 2 subnets",
@@ -185,7 +183,7 @@ BAD: dict[str, tuple[list[FabricNode], Fabric, str, str, str, str]] = {
         "/16",
     ),
     "pool below a subnet": (
-        sparks(2),
+        fabric_nodes(2),
         Fabric(pool="10.110.0.0/30"),
         "gb10_fabric_cidr",
         "no room for 2",
@@ -193,7 +191,7 @@ BAD: dict[str, tuple[list[FabricNode], Fabric, str, str, str, str]] = {
         "/16",
     ),
     "no pool": (
-        sparks(2),
+        fabric_nodes(2),
         Fabric(pool="ten"),
         "gb10_fabric_cidr",
         "'ten'",
@@ -201,7 +199,7 @@ BAD: dict[str, tuple[list[FabricNode], Fabric, str, str, str, str]] = {
         "correct gb10_fabric_cidr",
     ),
     "pool with host bits": (
-        sparks(2),
+        fabric_nodes(2),
         Fabric(pool="10.110.0.1/16"),
         "gb10_fabric_cidr",
         "host bits",
@@ -209,7 +207,7 @@ BAD: dict[str, tuple[list[FabricNode], Fabric, str, str, str, str]] = {
         "correct",
     ),
     "three on one cable": (
-        sparks(3),
+        fabric_nodes(3),
         Fabric(topology="direct"),
         "gb10_fabric_topology",
         "direct with 3 nodes",
@@ -217,7 +215,7 @@ BAD: dict[str, tuple[list[FabricNode], Fabric, str, str, str, str]] = {
         "another topology",
     ),
     "two without a fabric": (
-        sparks(2),
+        fabric_nodes(2),
         Fabric(topology="none"),
         "gb10_fabric_topology",
         "none with 2 nodes",
@@ -225,7 +223,7 @@ BAD: dict[str, tuple[list[FabricNode], Fabric, str, str, str, str]] = {
         "direct",
     ),
     "unknown topology": (
-        sparks(2),
+        fabric_nodes(2),
         Fabric(topology="star"),
         "gb10_fabric_topology",
         "'star'",
@@ -233,7 +231,7 @@ BAD: dict[str, tuple[list[FabricNode], Fabric, str, str, str, str]] = {
         "gb10_fabric_topology",
     ),
     "unknown transport": (
-        sparks(2),
+        fabric_nodes(2),
         Fabric(transport="tcp"),
         "gb10_fabric_transport",
         "'tcp'",
@@ -241,7 +239,7 @@ BAD: dict[str, tuple[list[FabricNode], Fabric, str, str, str, str]] = {
         "roce",
     ),
     "three, not said how": (
-        sparks(3),
+        fabric_nodes(3),
         Fabric(),
         "gb10_fabric_topology",
         "auto with 3 nodes",
@@ -249,7 +247,7 @@ BAD: dict[str, tuple[list[FabricNode], Fabric, str, str, str, str]] = {
         "set gb10_fabric_topology",
     ),
     "three as a pair": (
-        sparks(3),
+        fabric_nodes(3),
         Fabric("direct"),
         "gb10_fabric_topology",
         "direct with 3 nodes",
@@ -257,15 +255,22 @@ BAD: dict[str, tuple[list[FabricNode], Fabric, str, str, str, str]] = {
         "another topology",
     ),
     "ring of two": (
-        sparks(2, (0, 1)),
+        fabric_nodes(2, (0, 1)),
         RING,
         "gb10_fabric_topology",
         "ring with 2 nodes",
         "three nodes or more",
         "direct",
     ),
-    "switch of one": (sparks(1), SWITCH, "gb10_fabric_topology", "switch with 1 nodes", "two nodes or more", "auto"),
-    "too many for a /24": (sparks(255), SWITCH, "nodes", "255 nodes", "at most 254", "fewer"),
+    "switch of one": (
+        fabric_nodes(1),
+        SWITCH,
+        "gb10_fabric_topology",
+        "switch with 1 nodes",
+        "two nodes or more",
+        "auto",
+    ),
+    "too many for a /24": (fabric_nodes(255), SWITCH, "nodes", "255 nodes", "at most 254", "fewer"),
     "missing cable": (
         ring(2, ports=(0,)),
         RING,
@@ -291,7 +296,7 @@ BAD: dict[str, tuple[list[FabricNode], Fabric, str, str, str, str]] = {
         "correct",
     ),
     "sockets in a ring": (
-        sparks(3, (0, 1)),
+        fabric_nodes(3, (0, 1)),
         Fabric("ring", transport="socket"),
         "gb10_fabric_transport",
         "socket with ring",
@@ -315,7 +320,7 @@ BAD: dict[str, tuple[list[FabricNode], Fabric, str, str, str, str]] = {
         "gb10_fabric_interface",
     ),
     "pool too small for a ring": (
-        sparks(3, (0, 1)),
+        fabric_nodes(3, (0, 1)),
         Fabric("ring", "10.110.0.0/22"),
         "gb10_fabric_cidr",
         "no room for 6 subnets",
@@ -323,7 +328,7 @@ BAD: dict[str, tuple[list[FabricNode], Fabric, str, str, str, str]] = {
         "/16",
     ),
     "unknown renderer": (
-        sparks(2),
+        fabric_nodes(2),
         Fabric(renderer="ifupdown"),
         "gb10_fabric_renderer",
         "'ifupdown'",
@@ -339,7 +344,7 @@ BAD: dict[str, tuple[list[FabricNode], Fabric, str, str, str, str]] = {
         "ansible_host",
     ),
     "address of nobody": (
-        ring(1, management_interface=""),
+        ring(1, network=Network({}, {})),
         RING,
         "nodes[1].address",
         "no interface of spark2",
@@ -379,8 +384,8 @@ def test_a_mistake_is_one_problem(name: str) -> None:
     [
         pytest.param(
             [
-                replace(sparks(1)[0], addresses=("10.110.7.11/24", "nonsense/24")),
-                replace(sparks(2)[1], ports=(7,), addresses=("10.110.7.11/24", "10.111.8.12/24")),
+                replace(fabric_nodes(1)[0], addresses=("10.110.7.11/24", "nonsense/24")),
+                replace(fabric_nodes(2)[1], ports=(7,), addresses=("10.110.7.11/24", "10.111.8.12/24")),
             ],
             Fabric(mtu=70000, transport="tcp"),
             {
@@ -397,7 +402,7 @@ def test_a_mistake_is_one_problem(name: str) -> None:
             [
                 replace(node, management="", ports=ports, addresses=addresses)
                 for node, ports, addresses in zip(
-                    sparks(3), [(0, 1), (0, 7), (0, 1)], [(), (), ("nonsense",)], strict=True
+                    fabric_nodes(3), [(0, 1), (0, 7), (0, 1)], [(), (), ("nonsense",)], strict=True
                 )
             ],
             Fabric("ring", "10.0.0.0/24", 100, "socket"),
@@ -417,8 +422,8 @@ def test_a_mistake_is_one_problem(name: str) -> None:
         # A wrong port does not make the addresses of its node wrong.
         pytest.param(
             [
-                replace(sparks(1)[0], ports=(1, 7), addresses=(*MINE, "10.110.9.11/24", "10.110.10.11/24")),
-                sparks(2)[1],
+                replace(fabric_nodes(1)[0], ports=(1, 7), addresses=(*MINE, "10.110.9.11/24", "10.110.10.11/24")),
+                fabric_nodes(2)[1],
             ],
             Fabric(),
             {"nodes[0].ports[1]", "nodes[1].ports", "nodes[1].fabric_addresses[0]", "nodes[1].fabric_addresses[1]"},
@@ -426,7 +431,10 @@ def test_a_mistake_is_one_problem(name: str) -> None:
         ),
         *(
             pytest.param(
-                [replace(node, ports=ports, addresses=(f"10.110.0.{node.name[-1]}/24",)) for node in sparks(count)],
+                [
+                    replace(node, ports=ports, addresses=(f"10.110.0.{node.name[-1]}/24",))
+                    for node in fabric_nodes(count)
+                ],
                 Fabric(topology),
                 {f"nodes[{index}].fabric_addresses" for index in range(count)},
                 id=f"addresses without a device: {topology}, {ports}",
@@ -447,7 +455,7 @@ WHY = {"none": (1, "it has no fabric address"), "ring": (3, "the nodes reach eac
 @pytest.mark.parametrize("management", ["", "spark1.local", "127.0.0.1", "fe80::1"])
 def test_a_node_is_called_by_an_address_of_its_own(topology: str, management: str) -> None:
     count, why = WHY[topology]
-    nodes = [replace(node, management=management) for node in sparks(count, (0, 1))]
+    nodes = [replace(node, management=management) for node in fabric_nodes(count, (0, 1))]
     assert mistakes(nodes, Fabric(topology)) == [
         Problem(
             f"nodes[{index}].address",

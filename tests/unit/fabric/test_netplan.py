@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netplan, io_rollback, netplan, topology
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import report as fabric_report
+from ansible_collections.gb10.cluster.plugins.module_utils.node_steps import netplan_confirm
 from ansible_collections.gb10.cluster.plugins.modules import netplan_apply
 
 FOREIGN = {
@@ -219,6 +221,18 @@ def test_confirmed_changes_stay_and_remember_what_was_first_until_a_removal(host
     io_rollback.arm(host.run, "three", {"files": {}, "links": {}}, 60, final=True)
     assert io_rollback.confirm(host.run, "three")
     assert io_rollback.read(io_rollback.ORIGINAL) is None
+
+
+def test_without_an_identifier_any_waiting_change_is_rolled_back_and_none_is_confirmed(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(netplan_confirm, "runner", lambda _module: host.run)
+    module: Any = SimpleNamespace(check_mode=False)
+    before = changed(host)
+    assert netplan_confirm.run(module, netplan_confirm.Inputs())["failed"]
+    answers = [netplan_confirm.run(module, netplan_confirm.Inputs(state="restored")) for _again in range(2)]
+    assert [(answer["changed"], answer["pending"]) for answer in answers] == [(True, ""), (False, "")]
+    assert io_rollback.capture(host.run, before["files"], before["links"]) == before
 
 
 def test_a_second_attempt_goes_back_to_the_last_good_state(host: Host) -> None:
@@ -902,7 +916,7 @@ def test_a_problem_of_one_node_restores_all(fault: dict[str, Any], report: str, 
 
 
 def test_the_role_confirms_or_restores_and_then_ends_the_run() -> None:
-    tasks = load_yaml(read("roles/qsfp_netplan/tasks/verdict.yml"))
+    tasks = load_yaml(read("roles/qsfp_netplan/tasks/apply.yml"))
     (confirm,) = [index for index, task in enumerate(tasks) if "gb10.cluster.step" in task]
     (stop,) = [index for index, task in enumerate(tasks) if "ansible.builtin.fail" in task]
     assert confirm < stop

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from ipaddress import IPv4Interface
 
 import pytest
-from sparks import machines, name
+from sparks import fabric_nodes, machines, name
 
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import plan as discovery_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import links
@@ -14,7 +15,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
     SWITCHES,
     TOPOLOGIES,
     Fabric,
-    FabricNode,
     Topology,
 )
 from ansible_collections.gb10.lab.plugins.module_utils import plan as lab_plan
@@ -42,30 +42,30 @@ def grid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TOPOLOGIES, "grid", GRID)
 
 
-def sparks(count: int) -> list[FabricNode]:
-    return [FabricNode(f"spark{n}", (0, 1), (), f"192.168.1.{10 + n}", "enP7s7") for n in range(1, count + 1)]
-
-
 def test_the_fabric_is_planned() -> None:
-    shares, problems = fabric_plan.plan(sparks(COUNT), Fabric("grid"), "grid")
+    shares, problems = fabric_plan.plan(fabric_nodes(COUNT, (0, 1)), Fabric("grid"), "grid")
     assert problems == []
     row, column = ["spark4", "spark6"], ["spark2", "spark8"]
     assert [sorted(rail.peers) for rail in shares[4].rails] == [row, row, column, column]
-    assert len({rail.address.network for share in shares for rail in share.rails}) == 4 * SIDE
+    assert len({IPv4Interface(rail.address).network for share in shares for rail in share.rails}) == 4 * SIDE
     assert {share.address for share in shares} == {f"192.168.1.{10 + n}" for n in range(1, COUNT + 1)}
     assert {share.environment["GRID"] for share in shares} == {"9"}
 
 
 def test_the_planner_reports_another_number_of_nodes_and_lists_the_name() -> None:
     for topology, expected in [("grid", "nine nodes"), ("grd", " or grid")]:
-        shares, problems = fabric_plan.plan(sparks(4), Fabric(topology), topology)
+        shares, problems = fabric_plan.plan(fabric_nodes(4, (0, 1)), Fabric(topology), topology)
         assert shares == []
         assert [problem.path for problem in problems] == ["gb10_fabric_topology"]
         assert problems[0].expected.endswith(expected)
 
 
 def test_auto_selects_its_ports() -> None:
-    assert links.choose(sparks(COUNT), ["auto"] * COUNT, "grid") == ([(0, 1)] * COUNT, [], GRID.ports_text)
+    assert links.choose(fabric_nodes(COUNT, (0, 1)), ["auto"] * COUNT, "grid") == (
+        [(0, 1)] * COUNT,
+        [],
+        GRID.ports_text,
+    )
 
 
 def test_discovery_proposes_it() -> None:

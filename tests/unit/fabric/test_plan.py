@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 from dataclasses import replace
+from ipaddress import IPv4Interface, IPv4Network
 from itertools import combinations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sparks import fabric_nodes
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environment, netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.links import Ports
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import NodeFabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import drift
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import interfaces as typed
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
@@ -25,17 +25,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
     resolve_topology,
     twins,
 )
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import NodeFabric
 
 PAIR, RING, SWITCH, SOCKET = Fabric(), Fabric("ring"), Fabric("switch"), Fabric("socket")
 
 
-def sparks(count: int, ports: tuple[int, ...] = (1,)) -> list[FabricNode]:
-    return [FabricNode(f"spark{n}", ports, (), f"192.168.1.{10 + n}", "enP7s7") for n in range(1, count + 1)]
-
-
 def pair(*ports: tuple[int, ...]) -> list[FabricNode]:
     """A pair with these ports, the same for both if there is one entry."""
-    return [replace(node, ports=some) for node, some in zip(sparks(2), ports * 2, strict=False)]
+    return [replace(node, ports=some) for node, some in zip(fabric_nodes(2), ports * 2, strict=False)]
 
 
 def resolved(nodes: Sequence[FabricNode], cabling: Fabric) -> tuple[list[NodeFabric], list[Problem]]:
@@ -51,7 +48,7 @@ def planned(nodes: Sequence[FabricNode], cabling: Fabric) -> list[NodeFabric]:
 
 def links(shares: list[NodeFabric]) -> set[tuple[str, str, str, str]]:
     """(node, interface, peer, the peer's interface) of every connected pair."""
-    where = {str(rail.address.ip): rail.interface for share in shares for rail in share.rails}
+    where = {rail.address.split("/")[0]: rail.interface for share in shares for rail in share.rails}
     return {
         (share.name, rail.interface, peer, where[ip])
         for share in shares
@@ -67,11 +64,11 @@ def on(interface: str, address: str) -> dict[str, str]:
 
 
 def rails(share: NodeFabric) -> list[tuple[str, str, str, dict[str, str]]]:
-    return [(rail.interface, rail.hca, str(rail.address), dict(rail.peers)) for rail in share.rails]
+    return [(rail.interface, rail.hca, rail.address, dict(rail.peers)) for rail in share.rails]
 
 
 def test_a_port_is_two_rails() -> None:
-    head, worker = planned(sparks(2), Fabric(mtu=4200))
+    head, worker = planned(fabric_nodes(2), Fabric(mtu=4200))
     assert rails(head) == [
         ("enp1s0f1np1", "rocep1s0f1", "10.110.0.1/24", {"spark2": "10.110.0.2"}),
         ("enP2p1s0f1np1", "roceP2p1s0f1", "10.110.1.1/24", {"spark2": "10.110.1.2"}),
@@ -81,7 +78,7 @@ def test_a_port_is_two_rails() -> None:
         ("enP2p1s0f1np1", "roceP2p1s0f1", "10.110.1.2/24", {"spark1": "10.110.1.1"}),
     ]
     assert (head.address, worker.address) == ("10.110.0.1", "10.110.0.2")
-    addresses = {rail.interface: str(rail.address) for rail in head.rails}
+    addresses = {rail.interface: rail.address for rail in head.rails}
     assert head.netplan == netplan.document(addresses, 4200, "networkd")
     assert head.files == netplan.files(list(addresses), "networkd")
 
@@ -107,7 +104,7 @@ def test_cables_follow_the_order_of_the_ports(
     for share, other, names in zip(shares, reversed(shares), interfaces, strict=True):
         assert [rail.interface for rail in share.rails] == names
         assert [dict(rail.peers) for rail in share.rails] == [
-            {other.name: str(rail.address.ip)} for rail in other.rails
+            {other.name: rail.address.split("/")[0]} for rail in other.rails
         ]
         found = share.environment["NCCL_SOCKET_IFNAME"], share.environment["NCCL_IB_HCA"]
         assert found == (names[0], ",".join(hcas[name] for name in names))
@@ -122,16 +119,16 @@ def test_cables_follow_the_order_of_the_ports(
     ],
 )
 def test_the_users_addresses_win(mine: tuple[str, ...], yours: tuple[str, ...]) -> None:
-    nodes = [replace(node, addresses=some) for node, some in zip(sparks(2), (mine, yours), strict=True)]
+    nodes = [replace(node, addresses=some) for node, some in zip(fabric_nodes(2), (mine, yours), strict=True)]
     head, worker = planned(nodes, PAIR)
-    assert [str(rail.address) for rail in head.rails] == list(mine)
+    assert [rail.address for rail in head.rails] == list(mine)
     assert [rail.peers for rail in head.rails] == [{"spark2": text.split("/")[0]} for text in yours]
     assert worker.address == worker.environment["VLLM_HOST_IP"] == yours[0].split("/")[0]
 
 
 def test_a_single_node_needs_no_fabric() -> None:
     (only,) = planned([FabricNode("spark1", management="192.168.1.11")], PAIR)
-    assert only == NodeFabric("spark1", "192.168.1.11")
+    assert only == NodeFabric("spark1", "192.168.1.11", "", (), {}, {}, {})
 
 
 @pytest.mark.parametrize(
@@ -143,14 +140,14 @@ def test_a_single_node_needs_no_fabric() -> None:
     ],
 )
 def test_transport(transport: str, expected: dict[str, str]) -> None:
-    head, _worker = planned(sparks(2), Fabric(transport=transport))
+    head, _worker = planned(fabric_nodes(2), Fabric(transport=transport))
     assert head.environment == on("enp1s0f1np1", "10.110.0.1") | expected
 
 
 def test_a_ring_of_three_has_six_subnets_as_nvidias_table() -> None:
     """NVIDIA's connect-three-sparks: port 0 of each node to port 1 of the next, two /24 per cable."""
-    shares = planned(sparks(3, (0, 1)), RING)
-    table = {share.name: {rail.interface: str(rail.address) for rail in share.rails} for share in shares}
+    shares = planned(fabric_nodes(3, (0, 1)), RING)
+    table = {share.name: {rail.interface: rail.address for rail in share.rails} for share in shares}
     assert table == {
         "spark1": {
             "enp1s0f0np0": "10.110.0.1/24",
@@ -175,7 +172,7 @@ def test_a_ring_of_three_has_six_subnets_as_nvidias_table() -> None:
 
 @pytest.mark.parametrize("count", [3, 4, 8])
 def test_a_ring_joins_neighbors_port_0_to_port_1(count: int) -> None:
-    shares = planned(sparks(count, (0, 1)), RING)
+    shares = planned(fabric_nodes(count, (0, 1)), RING)
     names = [share.name for share in shares]
     following = dict(zip(names, names[1:] + names[:1], strict=True))
     expected = set()
@@ -190,7 +187,7 @@ def test_a_ring_joins_neighbors_port_0_to_port_1(count: int) -> None:
 )
 def test_a_ring_calls_its_nodes_by_the_network_that_reaches_all(count: int, more: dict[str, str]) -> None:
     """From four nodes on, not every pair has a cable."""
-    for number, share in enumerate(planned(sparks(count, (0, 1)), RING), 1):
+    for number, share in enumerate(planned(fabric_nodes(count, (0, 1)), RING), 1):
         assert (share.address, share.interface) == (f"192.168.1.{10 + number}", "enP7s7")
         assert share.environment == {
             **on("enP7s7", share.address),
@@ -211,16 +208,16 @@ def test_devices_of_a_ring_are_merged_where_a_cable_joins_equal_ports(
     ports: list[tuple[int, int]], merged: str
 ) -> None:
     """tests/gpu/ring.py saw the connections of both kinds."""
-    nodes = [replace(node, ports=own) for node, own in zip(sparks(len(ports)), ports, strict=True)]
+    nodes = [replace(node, ports=own) for node, own in zip(fabric_nodes(len(ports)), ports, strict=True)]
     assert {share.environment["NCCL_IB_MERGE_NICS"] for share in planned(nodes, RING)} == {merged}
 
 
 @pytest.mark.parametrize(
     ("nodes", "cabling", "link"),
     [
-        (sparks(3, (1, 0)), RING, ("spark1", "enp1s0f1np1", "spark2", "enp1s0f0np0")),
+        (fabric_nodes(3, (1, 0)), RING, ("spark1", "enp1s0f1np1", "spark2", "enp1s0f0np0")),
         (
-            [replace(sparks(1)[0], ports=(0,)), *sparks(4)[1:]],
+            [replace(fabric_nodes(1)[0], ports=(0,)), *fabric_nodes(4)[1:]],
             SWITCH,
             ("spark1", "enp1s0f0np0", "spark4", "enp1s0f1np1"),
         ),
@@ -234,15 +231,15 @@ def test_other_ports(nodes: list[FabricNode], cabling: Fabric, link: tuple[str, 
 @pytest.mark.parametrize("count", [2, 3, 4, 8])
 @pytest.mark.parametrize("ports", [(1,), (0, 1)])
 def test_a_switch_joins_all_with_all_on_every_rail(count: int, ports: tuple[int, ...]) -> None:
-    shares = planned(sparks(count, ports), SWITCH)
+    shares = planned(fabric_nodes(count, ports), SWITCH)
     twins = [twin for port in ports for twin in SPARK_PORTS[port]]
     pairs = list(combinations([share.name for share in shares], 2))
     assert links(shares) == {
         (a, t.interface, b, t.interface) for pair in pairs for a, b in (pair, pair[::-1]) for t in twins
     }
-    assert len({rail.address.network for share in shares for rail in share.rails}) == len(twins)
+    assert len({IPv4Interface(rail.address).network for share in shares for rail in share.rails}) == len(twins)
     for share in shares:
-        assert (share.address, share.interface) == (str(share.rails[0].address.ip), twins[0].interface)
+        assert (share.address, share.interface) == (share.rails[0].address.split("/")[0], twins[0].interface)
         hcas = {"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": ",".join(twin.hca for twin in twins)}
         assert share.environment == on(share.interface, share.address) | hcas
 
@@ -254,7 +251,7 @@ DEVICES = ["enp1s0f0np0", "enp1s0f0np0", "mgbe0_0", "mgbe0_0"]
 
 @pytest.mark.parametrize("interfaces", [DEVICES, [""] * 4], ids=["one rail", "the network that is there"])
 def test_a_mixed_cluster_uses_sockets(interfaces: list[str]) -> None:
-    nodes = [replace(node, interface=interface) for node, interface in zip(sparks(4), interfaces, strict=True)]
+    nodes = [replace(node, interface=interface) for node, interface in zip(fabric_nodes(4), interfaces, strict=True)]
     shares = planned(nodes, Fabric("socket", mtu=1500))
     for number, (share, interface) in enumerate(zip(shares, interfaces, strict=True), 1):
         peers = {f"spark{n}": f"10.110.0.{n}" for n in range(1, 5) if n != number}
@@ -266,7 +263,7 @@ def test_a_mixed_cluster_uses_sockets(interfaces: list[str]) -> None:
 
 
 def test_an_unreachable_node_does_not_make_its_address_wrong() -> None:
-    assert planned([replace(node, management_interface=None) for node in sparks(3, (0, 1))], RING)
+    assert planned([replace(node, network=None) for node in fabric_nodes(3, (0, 1))], RING)
 
 
 PORTS = st.sampled_from([(0,), (1,), (0, 1), (1, 0)])
@@ -280,27 +277,29 @@ def cabled(draw: st.DrawFn) -> tuple[list[FabricNode], Fabric]:
     ports = [draw(PORTS.filter(lambda some: len(some) == len(first))) for _node in range(count)]
     nodes = [
         replace(node, ports=(0, 1) if topology == "ring" else some)
-        for node, some in zip(sparks(count), ports, strict=True)
+        for node, some in zip(fabric_nodes(count), ports, strict=True)
     ]
     base = draw(st.integers(min_value=1 << 24, max_value=(224 << 24) - 1))
-    pool = ipaddress.IPv4Network((base, draw(st.integers(8, 19))), strict=False)
+    pool = IPv4Network((base, draw(st.integers(8, 19))), strict=False)
     return nodes, Fabric(topology, str(pool), draw(st.integers(1280, 9216)), draw(st.sampled_from(["roce", "auto"])))
 
 
 @given(cabled())
 def test_every_plan_is_sound(given_: tuple[list[FabricNode], Fabric]) -> None:
     nodes, cabling = given_
-    shares, pool = planned(nodes, cabling), ipaddress.IPv4Network(cabling.pool)
+    shares, pool = planned(nodes, cabling), IPv4Network(cabling.pool)
     assert shares == planned(nodes, cabling), "the same input gives the same plan"
-    addresses = [rail.address for share in shares for rail in share.rails]
+    addresses = [IPv4Interface(rail.address) for share in shares for rail in share.rails]
     assert len({address.ip for address in addresses}) == len(addresses)
     assert all(address.network.subnet_of(pool) and address.ip in list(address.network.hosts()) for address in addresses)
     for share, node in zip(shares, nodes, strict=True):
-        assert len({rail.address.network for rail in share.rails}) == 2 * len(node.ports or ()), "they share a subnet"
+        assert len({IPv4Interface(rail.address).network for rail in share.rails}) == 2 * len(node.ports or ()), (
+            "they share a subnet"
+        )
         assert all(rail.peers for rail in share.rails), "a rail without peers"
     assert all((b, j, a, i) in links(shares) for a, i, b, j in links(shares)), "a path without a reverse path"
     written = [
-        replace(node, addresses=tuple(str(rail.address) for rail in share.rails))
+        replace(node, addresses=tuple(rail.address for rail in share.rails))
         for node, share in zip(nodes, shares, strict=True)
     ]
     assert planned(written, cabling) == shares, "the chosen addresses are valid as the user's addresses"
@@ -323,7 +322,7 @@ COUNTS = {"direct": [2], "ring": [3, 4], "switch": [2, 3, 4, 254], "socket": [2,
     ],
 )
 def test_the_limits_of_nodes_pools_and_mtu(count: int, cabling: Fabric, place: str) -> None:
-    shares, problems = resolved(sparks(count, (0, 1) if cabling.topology == "ring" else (1,)), cabling)
+    shares, problems = resolved(fabric_nodes(count, (0, 1) if cabling.topology == "ring" else (1,)), cabling)
     assert place in [problem.path for problem in problems] if place else problems == []
     assert len(shares) == (0 if place else count)
 

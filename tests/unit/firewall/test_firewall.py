@@ -25,9 +25,20 @@ from ansible_collections.gb10.cluster.plugins.action import peer_firewall as act
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import host as firewall_host
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables, io_rules
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import of_plan as firewall_of_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall_plan
 
 ALL = firewall_plan.Access((), 0, (), (), ())
+SETTINGS = firewall_of_plan.FirewallSettings(
+    peer_firewall_enabled=True,
+    peer_firewall_open_ports=["8443/tcp"],
+    peer_firewall_gateway_port=0,
+    peer_firewall_trusted_interfaces=["docker*"],
+    peer_firewall_confirm_timeout=60,
+    monitoring_enabled=False,
+    monitoring_clients=[],
+    monitoring_port=9100,
+)
 PAIR = [("enp1s0f1np1", "10.110.0.2"), ("enP2p1s0f1np1", "10.110.1.2")]
 
 
@@ -48,7 +59,7 @@ def of_plan(name: str, count: int, **settings: Any) -> dict[str, Any]:
     plan, problems = cluster_plan(nodes)
     assert problems == []
     node = next(node for node in plan["nodes"] if node["name"] == name)
-    return firewall_plan.of_plan(typed({**plan, "node": node}))
+    return firewall_of_plan.options(typed({**plan, "node": node}), SETTINGS, [9100], local=False)
 
 
 def test_a_pair_lets_its_peer_in_on_both_rails() -> None:

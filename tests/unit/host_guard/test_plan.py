@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -132,8 +132,3 @@ def test_the_text_of_a_plan() -> None:
     ]
     assert plan.about(plan.planned(OFF, FRESH)) == plan.about(plan.planned(OFF, None)) == []
     assert plan.about(plan.planned(OFF, PROTECTED)) == ["off; its former state is restored"]
-
-
-def test_facts_of_an_earlier_release_lack_the_state() -> None:
-    assert plan.state(None) is None
-    assert plan.state(asdict(PROTECTED)) == PROTECTED
