@@ -6,6 +6,7 @@ A new one needs an input here. The recorder refuses each effect in both modes, s
 from __future__ import annotations
 
 import grp
+import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -241,6 +242,19 @@ def wheelhouse(folder: Path, patch: Patch) -> Inputs:
     return {"folder": f"{folder}/wheels", "device": "cpu"}
 
 
+def own_wheels(folder: Path, _patch: Patch) -> Inputs:
+    (folder / "wheels").mkdir()
+    program(folder / "bin", "uv", "true")
+    return {"environment": str(folder), "wheels": [], "folder": f"{folder}/wheels"}
+
+
+def image_wheel(folder: Path, _patch: Patch) -> Inputs:
+    (folder / "vllm-1-py3-none-any.whl").write_bytes(b"")
+    program(folder / "bin", "engine", """echo '{"vllm": "1", "torch": "2", "python": "cp312"}'""")
+    wheel = {"wheel": f"{folder}/vllm-1-py3-none-any.whl", "sha256": hashlib.sha256(b"").hexdigest()}
+    return {**wheel, "vllm": "1", "torch": "2", "image": "x", "argv": ["engine"], "folder": f"{folder}/layer"}
+
+
 ENTRIES = (Entry("simple", NEW), Entry(f"menu>{NEW}", NEW), Entry(f"menu>{OLD}", OLD))
 CHOSEN = Boot(ENTRIES, OLD, "", True)
 KERNELS = (Kernel(NEW), Kernel(OLD))
@@ -283,6 +297,7 @@ SETUPS: Mapping[str, Callable[[Path, Patch], Inputs]] = {
             *(peer_firewall, root_files, systemd_unit, vllm_api_key, vllm_benchmark, vllm_build, vllm_host_ip),
             *(vllm_patch, cluster_lock, flashinfer_kernels, memory_wait, nccl_install, netplan_confirm, prune_),
             *(secret_environment, uninstall, vllm_drain, vllm_gpu_probe, vllm_image_extract, wheelhouse),
+            *(own_wheels, image_wheel),
         )
     },
     **{f"os_update {step}": partial(os_update, step) for step in UPDATES},
