@@ -61,7 +61,7 @@ def _prepare(folder: str, device: str, lock: str, check: bool) -> bool:
     wheels, path = f"{folder}/wheels", f"{folder}/{wheelhouse.LOCK}"
     # Files that an interrupted run left need no more space.
     if not os.path.isdir(wheels):
-        refuse(wheelhouse.check_disk(folder, io_wheelhouse.free_bytes(folder), device))
+        refuse(wheelhouse.check_disk(folder, io_file.free_bytes(folder), device))
     due = io_root_files.change([folder, wheels], {path: lock})
     if not check:
         due.install()

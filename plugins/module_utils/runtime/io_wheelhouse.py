@@ -33,14 +33,6 @@ _DOWNLOAD = (
 )
 
 
-def free_bytes(folder: str) -> int:
-    """Return the free bytes of the disk that has, or will have, the folder. Raises OSError."""
-    while not os.path.isdir(folder):
-        folder = os.path.dirname(folder)
-    status = os.statvfs(folder)
-    return status.f_bavail * status.f_frsize
-
-
 def download(run: Run, folder: str, python: str, index: str) -> None:
     """Download the wheels of the folder's lock with pip.
 

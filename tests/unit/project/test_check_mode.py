@@ -25,6 +25,7 @@ from run_module import program, run_module
 from typed_plans import typed
 from unchanged import unchanged
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_compare, io_rollback
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, io_status
@@ -42,7 +43,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_s
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import Boot, Entry, Kernel, State, Trial
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as rollback_record
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_wheelhouse
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Image
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import Engine
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall import io_node, io_prune, prune
@@ -238,7 +238,7 @@ def vllm_image_extract(folder: Path, patch: Patch) -> Inputs:
 
 
 def wheelhouse(folder: Path, patch: Patch) -> Inputs:
-    finds(patch, io_wheelhouse, "free_bytes", 1 << 50)
+    finds(patch, io_file, "free_bytes", 1 << 50)
     return {"folder": f"{folder}/wheels", "device": "cpu"}
 
 
