@@ -247,8 +247,10 @@ def parse(text: str | None, hashed: bool = True) -> Manifest | None:
         return None
     if not isinstance(found, dict) or files_problem(found.get("files"), hashed):
         return None
-    names = [found.get(key) for key in ("model", "revision", "commit")]
-    return Manifest(*names, files_of(found["files"])) if all(isinstance(name, str) for name in names) else None
+    model, revision, commit = (found.get(key) for key in ("model", "revision", "commit"))
+    if not (isinstance(model, str) and isinstance(revision, str) and isinstance(commit, str)):
+        return None
+    return Manifest(model, revision, commit, files_of(found["files"]))
 
 
 def files_of(found: Iterable[Mapping[str, Any]]) -> tuple[File, ...]:

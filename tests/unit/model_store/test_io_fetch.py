@@ -169,7 +169,8 @@ def test_to_verify_finds_what_has_changed(begin: Begin) -> None:
         path = head.model / name
         path.write_bytes(bytes([FILES[name][0] ^ 1]) + FILES[name][1:])
     assert head.fetch()["state"] == "complete"
-    assert head.content()[LARGE] != WEIGHTS, "without --verify only sizes are compared"
+    assert head.content()[LARGE] != WEIGHTS, "without --verify only the sizes of large files are compared"
+    assert head.content()["config.json"] == FILES["config.json"], "a small file is compared with git's hash"
     assert head.fetch("--verify")["state"] == "complete"
     assert head.content() == {name: FILES[name] for name in WANTED}
 
