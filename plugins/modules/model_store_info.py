@@ -106,10 +106,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_json
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 
 
@@ -137,11 +136,11 @@ def main() -> None:
         known = io_files.manifest(folder)
         module.exit_json(
             changed=False,
-            manifest=known,
-            digest=model_store_plan.digest(known),
+            manifest=known.plain() if known else None,
+            digest=known.digest if known else "",
             complete=io_files.complete(folder),
             there=io_files.there(folder),
-            free_bytes=io_files.free_bytes(folder),
+            free_bytes=io_file.free_bytes(folder),
             left=bool(module.params["status"]) and os.path.isdir(os.path.dirname(module.params["status"])),
             # Read last, so that a unit that has ended in the meantime has written its result.
             progress=progress(module),

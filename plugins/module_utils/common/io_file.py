@@ -230,6 +230,14 @@ def part(path: str) -> Iterator[str]:
         install(temporary, None)
 
 
+def free_bytes(folder: str) -> int:
+    """Return the free bytes of the disk that has, or will have, the folder. Raises OSError."""
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    status = os.statvfs(folder)
+    return status.f_bavail * status.f_frsize
+
+
 def sync_folder(folder: str) -> None:
     """Make renames and removals in a folder survive a power cut."""
     directory = os.open(folder, os.O_RDONLY)

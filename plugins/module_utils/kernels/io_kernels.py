@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Start and read the unit that compiles FlashInfer's kernels, and keep its results in the runtime, as root."""
+"""Read the unit that compiles FlashInfer's kernels, and keep its results in the runtime, as root."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import hashlib
 import os
 import shutil
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import IO
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_beneath, io_file, io_tar
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_beneath, io_file, io_tar, io_work_unit
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.kernels import plan
@@ -22,7 +22,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.kernels.plan import P
 
 #: Where root finds the files of the unit's temporary user.
 _CACHE = f"/var/cache/private/{plan.CACHE}"
-_PROPERTIES = ("ActiveState", "SubState", "Description")
 _LIBRARY = 0o755
 
 
@@ -66,30 +65,9 @@ def stored(folder: str, name: str) -> dict[str, str] | None:
 
 
 def progress(run: Run, name: str) -> Progress:
-    """Return the progress of the unit."""
-    _status, stdout, _stderr = run(["systemctl", "show", plan.UNIT, f"--property={','.join(_PROPERTIES)}"])
-    unit = dict.fromkeys(_PROPERTIES, "") | dict(line.split("=", 1) for line in stdout.splitlines() if "=" in line)
-    return plan.progress(unit, name, _files())
-
-
-def start(run: Run, argv: Sequence[str]) -> None:
-    """Start the unit, in place of an earlier one. Raises ProblemsError."""
-    stop(run)
-    status, _stdout, stderr = run(list(argv))
-    if status != 0:
-        raise ProblemsError(
-            [
-                Problem(
-                    "unit", f"systemd-run failed: {stderr.strip()}", "a started unit", f"see journalctl -u {plan.UNIT}"
-                )
-            ]
-        )
-
-
-def stop(run: Run) -> None:
-    """End the unit, and forget its result."""
-    run(["systemctl", "stop", plan.UNIT])
-    run(["systemctl", "reset-failed", plan.UNIT])
+    """Return the progress of the unit. That of another model is replaced."""
+    state = io_work_unit.read(run, plan.UNIT, name).state
+    return plan.progress("none" if state == "other" else state, _files())
 
 
 def cause(run: Run) -> str:

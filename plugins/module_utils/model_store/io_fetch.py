@@ -11,24 +11,24 @@ needs no library. The token comes as the systemd credential hub.token, never as 
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
 import contextlib
-import hashlib
 import importlib
 import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from functools import partial
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_beneath import Folder, OutsideError
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files, io_hub
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files, io_hub, io_store
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_files import CHUNK, GaveUpError, Part, Status
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_files import CHUNK, GaveUpError, Part
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_store import Entry, Store
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store.plan import File, Manifest
 
 #: huggingface_hub's subfolder for partial downloads. Source: huggingface_hub 0.36 and 2.4, _local_folder.py.
 _CACHE = ".cache"
@@ -43,8 +43,8 @@ def token() -> str | None:
     return (text or "").strip() or None
 
 
-def list_folder(folder: str, exclude: Sequence[str]) -> dict[str, Any]:
-    """Return the listing of a folder; see plan.py.
+def list_folder(folder: str, exclude: Sequence[str]) -> Manifest:
+    """Return the listing of a folder.
 
     Raises ProblemsError if it is not a model's folder, or has files that root must not read for the folder's owner.
     """
@@ -57,12 +57,12 @@ def list_folder(folder: str, exclude: Sequence[str]) -> dict[str, Any]:
         raise _no_source(folder, error.strerror or str(error)) from error
     except OutsideError as error:
         raise _no_source(folder, f"it {error}") from error
-    files = model_store_plan.chosen(
-        [{"path": name, "size": 0, "sha256": "", "git": ""} for name in names if not _is_work_file(name)], exclude
-    )
-    if not any(file["path"] == "config.json" for file in files):
+    named = model_store_plan.chosen((File(name, 0) for name in names if not _is_work_file(name)), exclude)
+    if not any(file.path == "config.json" for file in named):
         raise _no_source(folder, "config.json is missing")
-    if refused := [reason for file in files if (reason := _measure(source, file))]:
+    measured = [_measure(source, file.path) for file in named]
+    files = tuple(file for file in measured if isinstance(file, File))
+    if refused := [reason for reason in measured if isinstance(reason, str)]:
         raise ProblemsError(
             [
                 Problem(
@@ -73,7 +73,7 @@ def list_folder(folder: str, exclude: Sequence[str]) -> dict[str, Any]:
                 )
             ]
         )
-    return {"model": folder, "revision": "", "commit": "", "files": files}
+    return Manifest(folder, "", "", files)
 
 
 def _is_work_file(name: str) -> bool:
@@ -81,15 +81,15 @@ def _is_work_file(name: str) -> bool:
     return name == model_store_plan.MANIFEST or name.startswith(f"{_CACHE}/") or name.endswith(model_store_plan.PART)
 
 
-def _measure(source: Folder, file: dict[str, Any]) -> str:
-    """Set the size of a file. Returns why it must not be read, "" if it may."""
+def _measure(source: Folder, name: str) -> File | str:
+    """Return a file with its size, or why it must not be read."""
     try:
-        file["size"] = source.size(file["path"])
+        size = source.size(name)
     except OutsideError as error:
-        return f"{file['path']!r} {error}"
+        return f"{name!r} {error}"
     except OSError as error:
-        return f"{file['path']!r} {error.strerror}"
-    return f"{file['path']!r} is a broken link" if file["size"] is None else ""
+        return f"{name!r} {error.strerror}"
+    return f"{name!r} is a broken link" if size is None else File(name, size)
 
 
 def _no_source(folder: str, found: str) -> ProblemsError:
@@ -97,104 +97,36 @@ def _no_source(folder: str, found: str) -> ProblemsError:
     return ProblemsError([Problem("model_store_source", f"{folder}: {found}", "a model's folder on the head", fix)])
 
 
-class Fetcher:
-    """Fetches the files of a listing into a folder, and verifies them."""
+class Hub:
+    """Downloads a model's files from Hugging Face Hub, and verifies them."""
 
-    def __init__(self, listing: Mapping[str, Any], folder: str, source: str, status: Status) -> None:
-        self.listing, self.folder, self.source, self.status = listing, folder, source, status
-        self.within = Folder(folder)
-        #: The bytes of each complete file.
-        self.sizes: list[int] = []
-        status.measured = self.done
+    def __init__(self, store: Store) -> None:
+        self.store, self.measured = store, store.status.measured
+        store.status.measured = self.done
 
     def done(self) -> int:
         """Return the bytes so far. huggingface_hub does not report its progress."""
-        here = sum(io_files.there(self.folder).values()) if self.status.state == "receiving" else 0
-        return max(sum(self.sizes), here)
+        here = io_files.there(self.store.within.path) if self.store.status.state == "receiving" else {}
+        return max(self.measured(), sum(here.values()))
 
-    def fetch(self, streams: int, verify: bool) -> dict[str, Any]:
-        """Fetch all files, then write and return the manifest. Raises GaveUpError."""
-        known = io_files.manifest(self.folder)
-        verified = (
-            {} if verify or known is None else {file["path"]: (file["size"], file["sha256"]) for file in known["files"]}
-        )
-
-        def one(file: Mapping[str, Any]) -> tuple[str, str]:
-            size, sha256 = verified.get(file["path"], (-1, ""))
-            if not (size == file["size"] == self._size(file["path"]) and file["sha256"] in ("", sha256)):
-                try:
-                    sha256 = self._one(file, verify)
-                except GaveUpError as error:
-                    # Report immediately: files in transfer may take long.
-                    self.status.end(str(error))
-                    raise
-            self.sizes.append(file["size"])
-            return file["path"], sha256
-
-        with concurrent.futures.ThreadPoolExecutor(streams) as pool:
-            hashes = dict(pool.map(one, self.listing["files"]))
-        manifest = model_store_plan.manifest(self.listing, hashes)
-        io_files.write_manifest(self.folder, manifest)
-        if not self.source and os.path.isdir(f"{self.folder}/{_CACHE}"):
-            shutil.rmtree(f"{self.folder}/{_CACHE}")
-        return manifest
-
-    def _size(self, name: str) -> int | None:
-        """Return the bytes of an existing file; None for a link out of the folder, which is replaced."""
-        try:
-            return self.within.size(name)
-        except (OSError, OutsideError):
-            return None
-
-    def _one(self, file: Mapping[str, Any], verify: bool) -> str:
-        """Fetch a file unless it exists, and return its SHA-256."""
-        here = self.source == self.folder
-        try:
-            # A copied file gets its name only when it is complete, so verification copies it again.
-            if self._size(file["path"]) == file["size"] and (here or not self.source or not verify):
-                with _readable(f"{self.folder}/{file['path']}"):
-                    sha256 = self.within.sha256(file["path"])
-                if here or self._is(file, sha256):
-                    return sha256
-                io_files.say(f"{file['path']} has wrong content and is fetched again")
-            elif here:
-                raise GaveUpError(f"{file['path']} changed while it was read")
-            self.status.state = "receiving"
-            return self._copy(file) if self.source else self._download(file, f"{self.folder}/{file['path']}")
-        except (OSError, OutsideError) as error:
-            raise io_files.not_written(self.folder, file["path"], error) from error
-
-    def _copy(self, file: Mapping[str, Any]) -> str:
-        origin = f"{self.source}/{file['path']}"
-        with contextlib.closing(Part(self.within, file["path"])) as part:
-            # An existing partial file may come from another source.
-            part.empty()
-            with _readable(origin), Folder(self.source).open(file["path"]) as source:
-                # One byte beyond the expected size detects a growing file without copying all of it.
-                while data := os.read(source, min(CHUNK, file["size"] + 1 - part.size)):
-                    part.add(memoryview(data))
-            if part.size != file["size"]:
-                raise GaveUpError(f"{origin} changed while it was copied")
-            part.keep()
-            return part.hash.hexdigest()
-
-    def _download(self, file: Mapping[str, Any], path: str) -> str:
+    def fetch(self, entry: Entry) -> None:
+        """Download a file, a second time if it was damaged. Raises GaveUpError, OSError, OutsideError."""
+        path, file = f"{self.store.within.path}/{entry.path}", entry.file
         for again in (False, True):
-            self._request(file["path"], again or os.path.exists(path))
-            sha256 = self.within.sha256(file["path"])
-            if self._is(file, sha256):
+            self._request(entry.path, again or os.path.exists(path))
+            sha256 = self.store.within.sha256(entry.path)
+            if self.store.matches(entry, sha256):
                 with open(path, "rb") as done:
                     os.fsync(done.fileno())
                 os.chmod(path, 0o644)
-                return sha256
-            io_files.say(f"{file['path']} was damaged in a download from Hugging Face Hub")
+                entry.accept(sha256)
+                return
+            io_files.say(f"{entry.path} was damaged in a download from Hugging Face Hub")
         # The damaged file only takes up space.
         os.unlink(path)
-        expected = (
-            f"SHA-256 {file['sha256']}" if file["sha256"] else f"{file['size']} bytes and git's hash {file['git']}"
-        )
+        expected = f"SHA-256 {file.sha256}" if file.sha256 else f"{file.size} bytes and git's hash {file.git}"
         raise GaveUpError(
-            f"{file['path']} was damaged in two downloads from Hugging Face Hub: its SHA-256 is {sha256}. "
+            f"{entry.path} was damaged in two downloads from Hugging Face Hub: its SHA-256 is {sha256}. "
             f"Expected: {expected}. Fix: try again later"
         )
 
@@ -203,11 +135,11 @@ class Fetcher:
 
         Without ``anew`` the library accepts an existing file of this commit without checking its content.
         """
-        model, commit = self.listing["model"], self.listing["commit"]
-        hub = importlib.import_module("huggingface_hub")
+        model, commit = self.store.manifest.model, self.store.manifest.commit
+        folder, hub = self.store.within.path, importlib.import_module("huggingface_hub")
         try:
             hub.hf_hub_download(
-                model, name, revision=commit, local_dir=self.folder, token=token() or False, force_download=anew
+                model, name, revision=commit, local_dir=folder, token=token() or False, force_download=anew
             )
         except Exception as error:  # The library's own libraries have errors of their own.
             status = getattr(getattr(error, "response", None), "status_code", 0)
@@ -217,52 +149,42 @@ class Fetcher:
             refused = status if status in io_hub.REFUSED else 0
             raise GaveUpError(str(model_store_plan.hub_problem(model, commit, reason, refused))) from error
 
-    def _is(self, file: Mapping[str, Any], sha256: str) -> bool:
-        """Return whether a file on the disk matches the listing."""
-        if file["sha256"]:
-            return bool(sha256 == file["sha256"])
-        if self._size(file["path"]) != file["size"]:
-            return False
-        with self.within.open(file["path"]) as found:
-            return not file["git"] or git_hash(found) == file["git"]
 
-
-@contextlib.contextmanager
-def _readable(path: str) -> Iterator[None]:
-    """Raise GaveUpError for an error of the block, which reads a file."""
-    try:
-        yield
-    except OutsideError as error:
-        raise GaveUpError(f"{path} {error}") from error
-    except OSError as error:
-        raise GaveUpError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def git_hash(descriptor: int) -> str:
-    """Return git's blob hash of a file."""
-    found = hashlib.sha1(b"blob %d\0" % os.fstat(descriptor).st_size, usedforsecurity=False)
-    with os.fdopen(os.dup(descriptor), "rb") as file:
-        while data := file.read(CHUNK):
-            found.update(data)
-    return found.hexdigest()
+def _copy(store: Store, source: str, entry: Entry) -> None:
+    """Copy a file of another folder. Raises GaveUpError, OSError, OutsideError."""
+    origin = f"{source}/{entry.path}"
+    if source == store.within.path:
+        raise GaveUpError(f"{entry.path} changed while it was read")
+    with contextlib.closing(Part(store.within, entry.path)) as part:
+        # An existing partial file may come from another source.
+        part.empty()
+        with io_files.readable(origin), Folder(source).open(entry.path) as descriptor:
+            # One byte beyond the expected size detects a growing file without copying all of it.
+            while data := os.read(descriptor, min(CHUNK, entry.size + 1 - part.size)):
+                part.add(memoryview(data))
+        if part.size != entry.size:
+            raise GaveUpError(f"{origin} changed while it was copied")
+        part.keep()
+        entry.accept(part.hash.hexdigest())
 
 
 def fetch(options: argparse.Namespace) -> int:
     """Fetch the files of a listing, verify them, and update the status file every second."""
-    listing = json.loads(io_file.read_file(options.listing)[0] or "{}")
-    if problem := model_store_plan.files_problem(listing.get("files"), hashed=False):
-        raise SystemExit(f"{options.listing}: {problem}")
-    status = Status(options.status, model_store_plan.total(listing["files"]))
-    os.makedirs(options.folder, mode=0o755, exist_ok=True)
-    io_files.say(f"{listing['model']} at {listing['commit'] or 'no commit'}: {status.total} bytes")
-    with status.reported():
-        Fetcher(listing, options.folder, options.source, status).fetch(options.streams, options.verify)
-    return int(status.state == "failed")
+    store, source = io_store.begin(options, options.listing, hashed=False), options.source
+    io_files.say(f"{store.manifest.model} at {store.manifest.commit or 'no commit'}: {store.status.total} bytes")
+    origin = partial(_copy, store, source) if source else Hub(store).fetch
+    # A copied file gets its name only when it is complete, so verification copies it again.
+    keep = not (source and options.verify) or source == options.folder
+    with store.status.reported():
+        io_store.complete(store, origin, options.streams, options.verify, keep)
+    if not (source or store.reason):
+        shutil.rmtree(f"{options.folder}/{_CACHE}", ignore_errors=True)
+    return int(store.status.state == "failed")
 
 
 def print_list(options: argparse.Namespace) -> int:
     """Print the model's file list, or the problem, as JSON."""
-    listing: Mapping[str, Any] = {"model": options.source or options.hub, "revision": "", "commit": "", "files": []}
+    listing = Manifest(options.source or options.hub, "", "", ())
     problem = None
     try:
         if options.source:
@@ -273,5 +195,5 @@ def print_list(options: argparse.Namespace) -> int:
         problem = asdict(error.problems[0])
     except io_hub.HubError as error:
         problem = asdict(model_store_plan.hub_problem(options.hub, options.revision, str(error), error.refused))
-    json.dump({**listing, "problem": problem}, sys.stdout)
+    json.dump({**asdict(listing), "problem": problem}, sys.stdout)
     return 0

@@ -12,12 +12,12 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_beneath, io_file, io_journal
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_beneath import Folder, OutsideError
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store.plan import Manifest
 
 #: Bytes to read, hash and write at once.
 CHUNK = 1 << 20
@@ -27,7 +27,7 @@ class GaveUpError(Exception):
     """A model cannot be completed on this node; the text is the reason."""
 
 
-def manifest(folder: str) -> dict[str, Any] | None:
+def manifest(folder: str) -> Manifest | None:
     """Return the manifest of a folder, None without a readable one."""
     try:
         with Folder(folder).open(model_store_plan.MANIFEST) as found, os.fdopen(os.dup(found), "rb") as file:
@@ -53,7 +53,7 @@ def there(folder: str) -> dict[str, int]:
 def complete(folder: str) -> bool:
     """Return whether the manifest exists and all its files have their size."""
     known = manifest(folder)
-    return known is not None and all(_size(f"{folder}/{file['path']}") == file["size"] for file in known["files"])
+    return known is not None and all(_size(f"{folder}/{file.path}") == file.size for file in known.files)
 
 
 def _size(path: str) -> int | None:
@@ -63,31 +63,34 @@ def _size(path: str) -> int | None:
         return None
 
 
-def free_bytes(folder: str) -> int:
-    """Return the free bytes of the file system for a folder that may not exist yet."""
-    while not os.path.isdir(folder):
-        folder = os.path.dirname(folder)
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
-
-
-def write_manifest(folder: str, known: Mapping[str, Any]) -> None:
+def write_manifest(folder: str, known: Manifest) -> None:
     """Sync the folders to survive a power cut, then write the manifest, which marks the model as complete.
 
     Raises GaveUpError.
     """
     within = Folder(folder)
     try:
-        for name in {os.path.dirname(file["path"]) for file in known["files"]}:
+        for name in {os.path.dirname(file.path) for file in known.files}:
             with within.place(name) as place:
                 os.fsync(place)
         with within.place() as place:
             # Write through the descriptor, so that the folder cannot be replaced in between.
             io_file.write_file(
-                f"/proc/self/fd/{place}/{model_store_plan.MANIFEST}", json.dumps(known, indent=1) + "\n", 0o644
+                f"/proc/self/fd/{place}/{model_store_plan.MANIFEST}", json.dumps(known.plain(), indent=1) + "\n", 0o644
             )
     except (OSError, OutsideError) as error:
         raise not_written(folder, model_store_plan.MANIFEST, error) from error
+
+
+@contextlib.contextmanager
+def readable(path: str) -> Iterator[None]:
+    """Raise GaveUpError for an error of the block, which reads a file."""
+    try:
+        yield
+    except OutsideError as error:
+        raise GaveUpError(f"{path} {error}") from error
+    except OSError as error:
+        raise GaveUpError(f"{path} cannot be read: {error.strerror}") from error
 
 
 class Part:
@@ -193,7 +196,7 @@ def not_written(folder: str, name: str, error: OSError | OutsideError) -> GaveUp
     """Return the error for a failed write or an unsafe path. ``name`` is the name of the file."""
     if isinstance(error, OutsideError):
         return GaveUpError(f"{name} cannot be written in {folder}: its path {error}. Fix: remove it and run again")
-    free = model_store_plan.gigabytes(free_bytes(folder))
+    free = model_store_plan.gigabytes(io_file.free_bytes(folder))
     return GaveUpError(
         f"{name} cannot be written in {folder}: {error.strerror}; {free} GB are free. "
         "Partial files are kept for the next run"

@@ -22,12 +22,14 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO, Any
+from dataclasses import replace
+from typing import IO, Any, TypeVar
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_json
 from ansible_collections.gb10.cluster.plugins.module_utils.model import names
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store.plan import Manifest
 
 ENDPOINT = "https://huggingface.co"
 #: Maximum bytes of a response: the file list, and each small file.
@@ -43,6 +45,7 @@ SILENCE = 15
 _CHUNK = 1 << 16
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _ON = ("1", "on", "true", "yes")
+Answer = TypeVar("Answer")
 
 
 class HubError(Exception):
@@ -67,26 +70,26 @@ def describe(
     return _within(timeout, lambda: _describe(_Hub(name, token), revision, exclude, folder))
 
 
-def listing(name: str, revision: str, token: str, exclude: Sequence[str], timeout: float) -> dict[str, Any]:
-    """Return the listing of a model; see plan.py. The parameters are those of describe(). Raises HubError."""
+def listing(name: str, revision: str, token: str, exclude: Sequence[str], timeout: float) -> Manifest:
+    """Return the listing of a model. The parameters are those of describe(). Raises HubError."""
 
-    def work() -> dict[str, Any]:
+    def work() -> Manifest:
         hub = _Hub(name, token)
         found = hub.listing(revision)
-        files = model_store_plan.chosen(found["files"], exclude)
+        files = model_store_plan.chosen(found.files, exclude)
         if files:
             # The file list of a gated model is public, its files are not: test access with the smallest one.
-            smallest = min(files, key=lambda file: int(file["size"]))["path"]
-            with hub.open(f"{name}/resolve/{found['commit']}/{urllib.parse.quote(smallest)}"):
+            smallest = min(files, key=lambda file: file.size).path
+            with hub.open(f"{name}/resolve/{found.commit}/{urllib.parse.quote(smallest)}"):
                 pass
-        return {"model": name, "revision": revision, "commit": found["commit"], "files": files}
+        return replace(found, files=tuple(files))
 
     return _within(timeout, work)
 
 
-def _within(timeout: float, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _within(timeout: float, work: Callable[[], Answer]) -> Answer:
     """Return the result of ``work`` within this many seconds. Raises HubError."""
-    answers: list[dict[str, Any] | HubError] = []
+    answers: list[Answer | HubError] = []
 
     def run() -> None:
         try:
@@ -108,24 +111,23 @@ def _within(timeout: float, work: Callable[[], dict[str, Any]]) -> dict[str, Any
 
 def _describe(hub: _Hub, revision: str, exclude: Sequence[str], folder: str | None) -> dict[str, Any]:
     found = hub.listing(revision)
-    files, commit = found["files"], found["commit"]
     with tempfile.TemporaryDirectory(dir=folder) as here:
         for path, most in FILES.items():
-            if any(file["path"] == path for file in files):
-                content = hub.get(f"{hub.name}/resolve/{commit}/{path}", most)
+            if any(file.path == path for file in found.files):
+                content = hub.get(f"{hub.name}/resolve/{found.commit}/{path}", most)
                 with open(f"{here}/{path}", "wb") as file:
                     file.write(content)
         try:
-            read = io_model.model(here, model_store_plan.weights(files, exclude))
+            read = io_model.model(here, model_store_plan.weights(found.files, exclude))
         except ValueError as error:
             raise HubError(str(error).replace(f"{here}/", "its ")) from error
     if read["model"] is None:
         raise HubError("the model has no config.json")
-    return {"commit": commit, **read}
+    return {"commit": found.commit, **read}
 
 
-def _listing(text: bytes) -> dict[str, Any]:
-    """Return {commit, files} from the untrusted response. Raises HubError."""
+def _listing(text: bytes, name: str, revision: str) -> Manifest:
+    """Return the listing of a model from the untrusted response. Raises HubError."""
     try:
         answer = bounded_json.load(text.decode(), LISTING)
         files, commit = [_file(each) for each in answer["siblings"]], answer["sha"]
@@ -135,7 +137,7 @@ def _listing(text: bytes) -> dict[str, Any]:
         raise HubError("its response contains no commit")
     if wrong := model_store_plan.files_problem(files, hashed=False):
         raise HubError(f"its response has an invalid file list: {wrong}")
-    return {"commit": commit, "files": files}
+    return Manifest(name, revision, commit, model_store_plan.files_of(files))
 
 
 def _file(sibling: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,10 +169,10 @@ class _Hub:
             urllib.request.ProxyHandler(_proxies()), urllib.request.HTTPSHandler(context=context), _Redirects()
         )
 
-    def listing(self, revision: str) -> dict[str, Any]:
-        """Return {commit, files} of the model. Raises HubError."""
+    def listing(self, revision: str) -> Manifest:
+        """Return the listing of the model. Raises HubError."""
         quoted = urllib.parse.quote(revision, safe="")
-        return _listing(self.get(f"api/models/{self.name}/revision/{quoted}?blobs=true", LISTING))
+        return _listing(self.get(f"api/models/{self.name}/revision/{quoted}?blobs=true", LISTING), self.name, revision)
 
     def get(self, path: str, most: int) -> bytes:
         """Return the content at a path. Raises HubError."""

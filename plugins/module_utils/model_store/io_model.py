@@ -11,6 +11,7 @@ import os
 import pwd
 import subprocess
 from collections.abc import Mapping, Sequence
+from itertools import starmap
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json
@@ -100,7 +101,7 @@ def planned_model(folder: str, source: str, exclude: Sequence[str], user: str = 
     complete = io_files.complete(folder)
     place = source if source and not complete and os.path.exists(f"{source}/config.json") else folder
     manifest = io_files.manifest(folder) if complete else None
-    files = manifest["files"] if manifest else [{"path": name, "size": size} for name, size in _weights(place).items()]
+    files = manifest.files if manifest else tuple(starmap(model_store_plan.File, _weights(place).items()))
     sizes = model_store_plan.weights(files, exclude if place == source else ())
     found = model(place, sizes)
     if user and place == folder and not complete and not found["model_reason"]:

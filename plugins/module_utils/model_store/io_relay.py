@@ -19,7 +19,6 @@ exactly the expected number of bytes. plan.py checks requests and responses.
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
 import contextlib
 import http
 import http.client
@@ -31,16 +30,16 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
-from ansible_collections.gb10.cluster.plugins.module_utils.common.io_beneath import Folder, OutsideError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_beneath import OutsideError
 from ansible_collections.gb10.cluster.plugins.module_utils.common.limits import Sources
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files, io_store
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_files import GaveUpError, Part, Status
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_files import GaveUpError, Part
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_store import Entry, Store
 
 #: Seconds: to connect, between attempts, and without data from an unreachable sender.
 _CONNECT, _RETRY, _PATIENCE = 10, 1, 60
@@ -56,68 +55,27 @@ _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_
 _LOOK = 0.02
 
 
-class File:
-    """A file of the manifest: the number of bytes ready to send, and whether it is verified."""
+def send(store: Store, file: Entry, start: int, to: socket.socket) -> None:
+    """Send a file's bytes as they arrive.
 
-    def __init__(self, entry: Mapping[str, Any]) -> None:
-        self.name, self.size, self.sha256 = str(entry["path"]), int(entry["size"]), str(entry["sha256"])
-        self.have, self.verified = 0, False
-
-
-class Store:
-    """The model on this node, shared by the receiver and the senders.
-
-    One thread writes to a file's entry. The senders look at it again and again, and need no lock: a receiver verifies
-    what it gets.
+    Ends early if the transfer failed, or the receiver left. A damaged file begins again, and the receiver verifies
+    what it got before. Raises OSError, OutsideError.
     """
 
-    def __init__(self, folder: str, manifest: Mapping[str, Any], status: Status) -> None:
-        self.within, self.manifest, self.status = Folder(folder), manifest, status
-        status.measured = lambda: sum(file.have for file in self.files)
-        self.digest = model_store_plan.digest(manifest)
-        self.files = [File(entry) for entry in manifest["files"]]
-        self.reason = ""
+    def ready() -> bool:
+        return file.have > start or bool(store.reason)
 
-    def give_up(self, reason: str) -> None:
-        """Record the reason of the failure, which all requests then receive; the first reason counts."""
-        if not self.reason:
-            self.reason = reason
-            self.status.end(reason)
-
-    def check(self, file: File, trusted: bool) -> None:
-        """Accept an existing file if its content is right; ``trusted``: if its size is right."""
-        try:
-            if (size := self.within.size(file.name)) is None:
-                return
-            file.verified = size == file.size and (trusted or self.within.sha256(file.name) == file.sha256)
-        except OutsideError:
-            file.verified = False
-        if file.verified:
-            file.have = file.size
-        else:
-            io_files.say(f"{file.name} has wrong content and is fetched again")
-
-    def send(self, file: File, start: int, to: socket.socket) -> None:
-        """Send a file's bytes as they arrive.
-
-        Ends early if the transfer failed, or the receiver left. A damaged file begins again, and the receiver verifies
-        what it got before. Raises OSError, OutsideError.
-        """
-
-        def ready() -> bool:
-            return file.have > start or bool(self.reason)
-
-        if not wait_for(ready, to):
-            return
-        block = memoryview(bytearray(io_files.CHUNK))
-        # The timeout is that of all data of a call.
-        to.settimeout(_TAKE)
-        # The open descriptor survives the later rename.
-        with self.within.open(file.name if file.verified else file.name + model_store_plan.PART) as descriptor:
-            while start < file.size and wait_for(ready, to) and not self.reason:
-                count = os.preadv(descriptor, [block[: max(0, file.have - start)]], start)
-                to.sendall(block[:count])
-                start += count
+    if not wait_for(ready, to):
+        return
+    block = memoryview(bytearray(io_files.CHUNK))
+    # The timeout is that of all data of a call.
+    to.settimeout(_TAKE)
+    # The open descriptor survives the later rename.
+    with store.within.open(file.path if file.verified else file.path + model_store_plan.PART) as descriptor:
+        while start < file.size and wait_for(ready, to) and not store.reason:
+            count = os.preadv(descriptor, [block[: max(0, file.have - start)]], start)
+            to.sendall(block[:count])
+            start += count
 
 
 def wait_for(ready: Callable[[], bool], to: socket.socket) -> bool:
@@ -156,7 +114,7 @@ class Sender(http.server.BaseHTTPRequestHandler):
         """Send a file of the manifest."""
         self._limit.cancel()
         store = self.server.store
-        found = model_store_plan.request(self.path, store.digest, [file.size for file in store.files])
+        found = model_store_plan.request(self.path, self.server.digest, [file.size for file in store.files])
         if found is None:
             self._say(404, "it serves another model")
             return
@@ -174,7 +132,7 @@ class Sender(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         # The receiver left, or asks again, such as for a partial file that has just become complete.
         with contextlib.suppress(OSError, OutsideError):
-            store.send(file, start, self.connection)
+            send(store, file, start, self.connection)
 
     def _say(self, status: int, text: str) -> None:
         body = text.encode()
@@ -194,7 +152,7 @@ class Server(http.server.ThreadingHTTPServer):
 
     def __init__(self, address: str, port: int, store: Store, receivers: Collection[str] = ()) -> None:
         super().__init__((address, port), Sender)
-        self.store, self._receivers = store, receivers
+        self.store, self.digest, self._receivers = store, store.manifest.digest, receivers
         self._sources: Sources[Any] = Sources(_CONNECTIONS, _CONNECTIONS)
         self._lock = threading.Lock()
 
@@ -238,38 +196,37 @@ class Receiver:
     patience: float = _PATIENCE
     idle: float = _IDLE
 
-    def fetch(self, number: int) -> None:
-        """Fetch and verify a file, a second time if it was damaged. Raises GaveUpError."""
-        file = self.store.files[number]
-        try:
-            with contextlib.closing(Part(self.store.within, file.name)) as part:
-                if part.size > file.size:
-                    part.empty()
-                file.have = part.size
-                for verified in (False, True):
-                    self._receive(number, file, part, verified)
-                    found = part.hash.hexdigest()
-                    if found == file.sha256:
-                        part.keep()
-                        file.verified = True
-                        return
-                    io_files.say(f"{file.name} was damaged in a transfer from {self.name}")
-                    file.have = 0
-                    part.empty()
-        except (OSError, OutsideError) as error:  # _receive handles errors of the network
-            raise io_files.not_written(self.store.within.path, file.name, error) from error
+    def fetch(self, file: Entry) -> None:
+        """Fetch and verify a file, a second time if it was damaged.
+
+        Raises GaveUpError, and for errors of the disk OSError and OutsideError.
+        """
+        with contextlib.closing(Part(self.store.within, file.path)) as part:
+            if part.size > file.size:
+                part.empty()
+            file.have = part.size
+            for verified in (False, True):
+                self._receive(file, part, verified)
+                found = part.hash.hexdigest()
+                if found == file.sha256:
+                    part.keep()
+                    file.accept(found)
+                    return
+                io_files.say(f"{file.path} was damaged in a transfer from {self.name}")
+                file.have = 0
+                part.empty()
         raise GaveUpError(
-            f"{file.name} was damaged in two transfers from {self.name}: its SHA-256 is {found}. "
+            f"{file.path} was damaged in two transfers from {self.name}: its SHA-256 is {found}. "
             f"Expected: {file.sha256}. Fix: run again with -e model_store_verify=true, which reads every file on every "
             "node and fetches changed files again"
         )
 
-    def _receive(self, number: int, file: File, part: Part, verified: bool) -> None:
+    def _receive(self, file: Entry, part: Part, verified: bool) -> None:
         """Add the missing bytes to the partial file, over as many connections as needed."""
         last, error, empty = time.monotonic(), "the connection ended in the middle of a file", 0
-        place = f"{self.name} ({self.address}:{self.port})"
+        place, digest = f"{self.name} ({self.address}:{self.port})", self.store.manifest.digest
         while part.size < file.size:
-            path = f"/{self.store.digest}/{number}/{part.size}{'/verified' if verified else ''}"
+            path = f"/{digest}/{file.number}/{part.size}{'/verified' if verified else ''}"
             try:
                 with self._ask(path, file.size - part.size) as answer:
                     last, empty = time.monotonic(), empty + 1
@@ -285,7 +242,7 @@ class Receiver:
                 error = model_store_plan.words(str(found).encode()) or type(found).__name__
             if part.size < file.size:
                 if empty > _EMPTY:
-                    raise GaveUpError(f"{self.name} responded {empty} times in a row without data of {file.name}")
+                    raise GaveUpError(f"{self.name} responded {empty} times in a row without data of {file.path}")
                 if time.monotonic() - last > self.patience:
                     raise GaveUpError(f"no data from {place} for {self.patience:.0f} s: {error}")
                 time.sleep(_RETRY)
@@ -311,40 +268,16 @@ class Receiver:
             yield answer
 
 
-def complete(store: Store, receiver: Receiver | None, streams: int, verify: bool) -> None:
-    """Check existing files, fetch missing ones in parallel, and write the manifest. Gives up on the first error."""
-    before = io_files.manifest(store.within.path)
-    trusted = not verify and before is not None and model_store_plan.digest(before) == store.digest
-
-    def one(number: int) -> None:
-        file = store.files[number]
-        if not store.reason:
-            store.check(file, trusted)
-        if file.verified or store.reason:
-            return
-        try:
-            if receiver is None:
-                raise GaveUpError(f"{file.name} has wrong content, and no node sends it to this one")
-            store.status.state = "receiving"
-            receiver.fetch(number)
-        except GaveUpError as error:
-            store.give_up(str(error))
-
-    with concurrent.futures.ThreadPoolExecutor(streams) as pool:
-        list(pool.map(one, range(len(store.files))))
-    if not (store.reason or trusted):
-        io_files.write_manifest(store.within.path, store.manifest)
+def _nowhere(file: Entry) -> None:
+    raise GaveUpError(f"{file.path} has wrong content, and no node sends it to this one")
 
 
 def run(options: argparse.Namespace) -> int:
     """Complete the model and forward it until the unit is stopped. Returns the exit status of a failed start."""
-    known = model_store_plan.parse(io_file.read_file(options.manifest)[0])
-    if known is None:
-        raise SystemExit(f"{options.manifest} is not a valid manifest")
-    status = Status(options.status, model_store_plan.total(known["files"]))
-    store = Store(options.folder, known, status)
-    receiver = Receiver(store, options.upstream, options.upstream_address, options.port) if options.upstream else None
-    os.makedirs(options.folder, mode=0o755, exist_ok=True)
+    store = io_store.begin(options, options.manifest, hashed=True)
+    status, origin = store.status, _nowhere
+    if options.upstream:
+        origin = Receiver(store, options.upstream, options.upstream_address, options.port).fetch
     if options.listen:
         try:
             server = Server(options.listen, options.port, store, options.receiver)
@@ -353,12 +286,10 @@ def run(options: argparse.Namespace) -> int:
             return 1
         threading.Thread(target=server.serve_forever, daemon=True).start()
     source = f"from {options.upstream}" if options.upstream else "on this node"
-    io_files.say(f"{known['model']}: {status.total} bytes {source}")
+    io_files.say(f"{store.manifest.model}: {status.total} bytes {source}")
     with status.reported():
         try:
-            complete(store, receiver, options.streams, options.verify)
-        except GaveUpError as error:
-            store.give_up(str(error))
+            io_store.complete(store, origin, options.streams, options.verify)
         except Exception as error:  # noqa: BLE001  # Without this program, the next nodes would wait for an answer.
             io_files.say(" ".join(traceback.format_exc().split()))
             store.give_up(f"the program failed; see its log: {type(error).__name__}: {error}")

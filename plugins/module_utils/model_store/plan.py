@@ -23,6 +23,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
@@ -49,6 +50,42 @@ _GB = 1e9
 _NOT_FOUND = 404
 #: Maximum problems in one message, and characters of an invalid value.
 _MOST_TOLD, _MOST_SHOWN = 10, 100
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a model: its path below the model's folder, and its bytes. ``git``: git's blob hash. "" if unknown."""
+
+    path: str
+    size: int
+    sha256: str = ""
+    git: str = ""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The files of a model, or those of a listing, whose hashes may be unknown."""
+
+    model: str
+    revision: str
+    commit: str
+    files: tuple[File, ...]
+
+    @property
+    def digest(self) -> str:
+        """A digest of the files."""
+        entries = [[("path", file.path), ("sha256", file.sha256), ("size", file.size)] for file in self.files]
+        return hashlib.sha256(json.dumps(entries, separators=(",", ":")).encode()).hexdigest()
+
+    def with_hashes(self, sha256: Iterable[str]) -> Manifest:
+        """Return the manifest of a listing with the SHA-256 of each file."""
+        hashed = zip(self.files, sha256, strict=True)
+        return replace(self, files=tuple(File(file.path, file.size, found) for file, found in hashed))
+
+    def plain(self) -> dict[str, Any]:
+        """Return the manifest as plain data."""
+        files = [{"path": file.path, "size": file.size, "sha256": file.sha256} for file in self.files]
+        return {"model": self.model, "revision": self.revision, "commit": self.commit, "files": files}
 
 
 def plan(hub: str, path: str, revision: str, root: str, enabled: bool, source: str) -> dict[str, str]:
@@ -99,19 +136,18 @@ def chain(nodes: Sequence[PlannedNode], receivers: Iterable[str]) -> dict[str, d
     return links if len(members) > 1 else {}
 
 
-def chosen(files: Sequence[Mapping[str, Any]], exclude: Sequence[str]) -> list[dict[str, Any]]:
+def chosen(files: Iterable[File], exclude: Sequence[str]) -> list[File]:
     """Return the files for serving, sorted, without excluded files, and without pickle weights if safetensors exist."""
-    kept = [dict(file) for file in files if not _matches(file["path"], exclude)]
-    if any(file["path"].endswith(".safetensors") for file in kept):
-        kept = [file for file in kept if not _matches(file["path"], _PICKLES)]
-    return sorted(kept, key=lambda file: str(file["path"]))
+    kept = [file for file in files if not _matches(file.path, exclude)]
+    if any(file.path.endswith(".safetensors") for file in kept):
+        kept = [file for file in kept if not _matches(file.path, _PICKLES)]
+    return sorted(kept, key=lambda file: file.path)
 
 
-def weights(files: Sequence[Mapping[str, Any]], exclude: Sequence[str]) -> dict[str, int]:
+def weights(files: Iterable[File], exclude: Sequence[str]) -> dict[str, int]:
     """Return the bytes of each weight file that vLLM reads in the folder of config.json, by name."""
-    names = (file["path"] for file in chosen(files, exclude) if "/" not in file["path"])
-    found = {*fnmatch.filter(names, "[!.]*.safetensors")}
-    return {file["path"]: file["size"] for file in files if file["path"] in found}
+    found = (file for file in chosen(files, exclude) if "/" not in file.path)
+    return {file.path: file.size for file in found if fnmatch.fnmatch(file.path, "[!.]*.safetensors")}
 
 
 def _matches(path: str, patterns: Sequence[str]) -> bool:
@@ -200,45 +236,39 @@ def _shown(value: object) -> str:
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
-def manifest(listing: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str, Any]:
-    """Return the manifest of a listing with these hashes by path."""
-    files = [{"path": file["path"], "size": file["size"], "sha256": sha256[file["path"]]} for file in listing["files"]]
-    return {**{key: listing[key] for key in ("model", "revision", "commit")}, "files": files}
+def parse(text: str | None, hashed: bool = True) -> Manifest | None:
+    """Return the manifest in a text or, if not ``hashed``, the listing.
 
-
-def parse(text: str | None) -> dict[str, Any] | None:
-    """Return the manifest in a text, None if it is invalid: then the model counts as missing."""
+    None if it is invalid: then the model counts as missing.
+    """
     try:
         found = bounded_json.load(text or "null", MOST_TEXT)
     except ValueError:
         return None
-    if not isinstance(found, dict) or not all(
-        isinstance(found.get(key), str) for key in ("model", "revision", "commit")
-    ):
+    if not isinstance(found, dict) or files_problem(found.get("files"), hashed):
         return None
-    return None if files_problem(found.get("files")) else found
+    model, revision, commit = (found.get(key) for key in ("model", "revision", "commit"))
+    if not (isinstance(model, str) and isinstance(revision, str) and isinstance(commit, str)):
+        return None
+    return Manifest(model, revision, commit, files_of(found["files"]))
 
 
-def digest(given: Mapping[str, Any] | None) -> str:
-    """Return a digest of the manifest's files, "" for None."""
-    if given is None:
-        return ""
-    return hashlib.sha256(
-        json.dumps([sorted(file.items()) for file in given["files"]], separators=(",", ":")).encode()
-    ).hexdigest()
+def files_of(found: Iterable[Mapping[str, Any]]) -> tuple[File, ...]:
+    """Return the files in valid entries; see files_problem()."""
+    return tuple(File(each["path"], each["size"], each["sha256"], each.get("git", "")) for each in found)
 
 
-def total(files: Iterable[Mapping[str, Any]]) -> int:
+def total(files: Iterable[File]) -> int:
     """Return the bytes of all files."""
-    return sum(int(file["size"]) for file in files)
+    return sum(file.size for file in files)
 
 
-def missing(files: Iterable[Mapping[str, Any]], there: Mapping[str, int]) -> int:
+def missing(files: Iterable[File], there: Mapping[str, int]) -> int:
     """Return the bytes left to transfer. ``there``: bytes on the disk by path, also of partial files.
 
     A file with too many bytes counts as missing.
     """
-    had = ((file["size"], there.get(file["path"], 0)) for file in files)
+    had = ((file.size, there.get(file.path, 0)) for file in files)
     return sum(size - (found if found <= size else 0) for size, found in had)
 
 
@@ -262,10 +292,11 @@ def problems(
     result = []
     if listing is not None and listing.get("problem"):
         return [Problem(**listing["problem"])]
-    files = (listing or found[nodes[0]]["manifest"] or {"files": []})["files"]
-    if listing is not None and (wrong := files_problem(files, hashed=False)):
+    listed = (listing or found[nodes[0]]["manifest"] or {"files": []})["files"]
+    if listing is not None and (wrong := files_problem(listed, hashed=False)):
         fix = "choose another model, or report the error"
         return [Problem("model_store", f"{listing['model']}: {wrong}", "a valid list of model files", fix)]
+    files = files_of(listed)
     for index, name in enumerate(nodes):
         node = found[name]
         bytes_missing = 0 if index == 0 and store["source"] == store["folder"] else missing(files, node["there"])

@@ -20,7 +20,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_work_unit
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run, runner
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.kernels import io_kernels, io_start, plan
@@ -87,13 +87,14 @@ def _advance(module: AnsibleModule, given: Inputs, folder: str) -> tuple[bool, d
         raise _failure(command)
     if found.state == "finished":
         modules = io_kernels.collect(folder, name, jobs)
-        io_kernels.stop(command)
+        io_work_unit.stop(command, plan.UNIT)
         io_kernels.remove_cache()
         return True, modules, f"{len(modules)} modules were stored"
     if found.state == "none":
         words, environment = list(given.argv), {str(key): str(value) for key, value in given.environment.items()}
-        io_kernels.start(
+        io_work_unit.start(
             command,
+            plan.UNIT,
             plan.unit_argv(given.python, io_start.program(), name, words, environment, jobs, given.seconds),
         )
     return True, None, f"{found.modules} modules and {found.objects} objects are compiled, {jobs} at a time"
@@ -102,7 +103,7 @@ def _advance(module: AnsibleModule, given: Inputs, folder: str) -> tuple[bool, d
 def _failure(command: Run) -> ProblemsError:
     """Stop the unit that failed, and return why it did."""
     reason = io_kernels.cause(command)
-    io_kernels.stop(command)
+    io_work_unit.stop(command, plan.UNIT)
     fix = "resolve the error, or set gb10_flashinfer: false; finished objects are reused"
     found = f"vLLM ended before every kernel had run:\n{reason}"
     return ProblemsError([Problem("unit", found, "a start with random weights", fix)])

@@ -28,7 +28,7 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _NOBITS = 8
 #: Name, info, other, section (0: defined elsewhere), value, size; and a tag with its value.
 _SYMBOL, _DYNAMIC = struct.Struct("<IBBHQQ"), struct.Struct("<QQ")
-_NEEDED, _SONAME, _RPATH, _RUNPATH = 1, 14, 15, 29
+_NEEDED, _RPATH, _RUNPATH = 1, 15, 29
 #: The maximum length of a text in .dynstr, a list of folders.
 _LONGEST = 4096
 #: The maximum entries of .dynamic that are read. A library has some dozens.
@@ -78,13 +78,12 @@ def sections(data: memoryview, path: str) -> Iterator[Section]:
 
 @dataclass(frozen=True)
 class Dynamic:
-    """A library's entries for the dynamic linker: its own name, the libraries that it needs, and their search path.
+    """A library's entries for the dynamic linker: the libraries that it needs, and their search path.
 
     With a ``runpath`` the linker ignores the ``rpath``. The linker searches an rpath before LD_LIBRARY_PATH, a runpath
     after it. Source: ld.so(8).
     """
 
-    soname: str = ""
     needed: tuple[str, ...] = ()
     rpath: tuple[str, ...] = ()
     runpath: tuple[str, ...] = ()
@@ -95,7 +94,7 @@ def dynamic(data: memoryview, path: str) -> Dynamic:
     entries, texts = _entries(data, path, b".dynamic", _DYNAMIC)
     values: dict[int, list[str]] = {}
     for tag, value in itertools.islice(entries, _MOST_DYNAMIC):
-        if tag in (_NEEDED, _SONAME, _RPATH, _RUNPATH) and texts.start + value < texts.end:
+        if tag in (_NEEDED, _RPATH, _RUNPATH) and texts.start + value < texts.end:
             start = texts.start + value
             text = bytes(data[start : min(start + _LONGEST, texts.end)]).partition(b"\0")[0]
             values.setdefault(tag, []).append(text.decode("utf-8", "surrogateescape"))
@@ -103,9 +102,7 @@ def dynamic(data: memoryview, path: str) -> Dynamic:
         tag: tuple(folder for text in values.get(tag, ()) for folder in text.split(":") if folder)
         for tag in (_RPATH, _RUNPATH)
     }
-    return Dynamic(
-        "".join(values.get(_SONAME, [])[:1]), tuple(values.get(_NEEDED, ())), folders[_RPATH], folders[_RUNPATH]
-    )
+    return Dynamic(tuple(values.get(_NEEDED, ())), folders[_RPATH], folders[_RUNPATH])
 
 
 def exports(data: memoryview, path: str, name: str) -> bool:

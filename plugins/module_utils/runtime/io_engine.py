@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import NOT_INSTALLED, Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy
@@ -156,8 +156,7 @@ def refused(argument: str, found: str, expected: str, fix: str) -> ProblemsError
 
 def check_room(argument: str, folder: str, size: int, what: str, fix: str) -> None:
     """Raise ProblemsError if a disk has fewer than ``size`` free bytes."""
-    status = os.statvfs(folder)
-    free = status.f_bavail * status.f_frsize
+    free = io_file.free_bytes(folder)
     if free < size:
         raise refused(
             argument, f"{free // 2**20} MiB are free in {folder}", f"{size // 2**20 + 1} MiB for the {what}", fix

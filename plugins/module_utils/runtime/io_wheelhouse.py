@@ -2,28 +2,58 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Pack the wheels of a lock for other nodes, and unpack them there. Each file is read and verified as a stream."""
+"""Download the wheels of a lock, pack them for other nodes, and unpack them there.
+
+Each file of an archive is read and verified as a stream.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tarfile
 from typing import IO
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_tar
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import wheelhouse
 
 _CHUNK = 2**20
+#: pip runs no code of these packages, and installs nothing.
+_DOWNLOAD = (
+    "download",
+    "--quiet",
+    "--disable-pip-version-check",
+    "--no-deps",
+    "--require-hashes",
+    "--only-binary=:all:",
+    "--timeout=60",
+)
 
 
-def free_bytes(folder: str) -> int:
-    """Return the free bytes of the disk that has, or will have, the folder. Raises OSError."""
-    while not os.path.isdir(folder):
-        folder = os.path.dirname(folder)
-    status = os.statvfs(folder)
-    return status.f_bavail * status.f_frsize
+def download(run: Run, folder: str, python: str, index: str) -> None:
+    """Download the wheels of the folder's lock with pip.
+
+    ``python``: the interpreter whose wheels they are. ``index``: the address of the package index, "" for pip's own.
+    pip's cache keeps finished files for the next run. Raises ProblemsError, OSError.
+    """
+    pip, part, cache = (f"{folder}/{name}" for name in ("pip", "part", "cache"))
+    # The node may have no pip outside of environments.
+    if not os.path.isfile(f"{pip}/bin/pip"):
+        status, stdout, stderr = run([python, "-m", "venv", pip])
+        refuse(wheelhouse.pip_problems(status, f"{stdout}\n{stderr}"))
+    os.makedirs(part, 0o700, exist_ok=True)
+    places = [f"--cache-dir={cache}", f"--dest={folder}/wheels", f"--requirement={folder}/{wheelhouse.LOCK}"]
+    # The temporary directory of the node may be in memory.
+    variables = [f"TMPDIR={part}", *([f"PIP_INDEX_URL={index}"] if index else [])]
+    status, _stdout, stderr = run(["env", *variables, f"{pip}/bin/pip", *_DOWNLOAD, *places])
+    problems = wheelhouse.pip_problems(status, stderr)
+    full = wheelhouse.DISK_FULL in stderr
+    for place in [folder] if problems and full else [part] if problems else [part, cache, pip]:
+        shutil.rmtree(place, ignore_errors=True)
+    refuse(problems)
 
 
 def pack(folder: str, wanted: frozenset[str], path: str) -> str:

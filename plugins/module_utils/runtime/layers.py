@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 
 VARIABLE = "gb10_image_layers"
@@ -47,6 +48,25 @@ releases = {name: str(each[0]).partition("+")[0] if each else "none" for name, e
 print(json.dumps({**releases, "python": "cp{}{}".format(*sys.version_info)}))
 """
 _ID = re.compile(r"[0-9a-f]{64}")
+_MOST_RELEASES = 1 << 12
+
+
+def release_problems(image: str, printed: str, vllm: str, torch: str, wheel: str) -> list[Problem]:
+    """Return why a built wheel cannot replace the vLLM of an image. ``printed``: what RELEASES printed in the image.
+
+    ``vllm`` and ``torch``: the releases of the wheel, whose file name is ``wheel``. Raises ValueError for another
+    output, which is untrusted.
+    """
+    found = bounded_json.load((printed.splitlines() or [""])[-1], _MOST_RELEASES)
+    if not isinstance(found, Mapping):
+        raise ValueError(f"{image} printed no releases")
+    tags = ("-abi3-", "-none-", f"-{found.get('python')}-")
+    if (found.get("vllm"), found.get("torch")) == (vllm, torch) and any(tag in wheel for tag in tags):
+        return []
+    text = f"{image} has vLLM {found.get('vllm')}, torch {found.get('torch')} and Python {found.get('python')}"
+    wanted = f"vLLM {vllm} and torch {torch}, the releases of gb10_runtime_lock, and a Python for {wheel}"
+    fix = "use an image with these releases, or set gb10_runtime_lock to the releases of the image"
+    return [Problem("gb10_container_image", text, wanted, fix)]
 
 
 def is_id(text: str) -> bool:

@@ -15,6 +15,10 @@ GIB = 2**30
 #: Bytes of disk for wheels, their archive and the environment. Wheels of ``current`` have 4.3 GB, its environment 8 GB.
 DISK_BYTES: Mapping[str, int] = {"cuda": 14 * GIB, "cpu": 4 * GIB}
 MOST_WHEELS = 2000
+#: The lock in the folder of its wheels.
+LOCK = "requirements.lock"
+DISK_FULL = "No space left on device"
+_MOST_ERROR = 300
 #: The name of a file in the archive. Source: packaging.python.org, "Binary distribution format".
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,250}\.whl")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})(?![0-9a-f])")
@@ -38,6 +42,21 @@ def check_disk(folder: str, free: int, device: str) -> list[Problem]:
             fix,
         )
     ]
+
+
+def pip_problems(status: int, stderr: str) -> list[Problem]:
+    """Return the problem of a download by pip: its error, or the last line of an exception; and why an index did not
+    answer."""
+    if status == 0:
+        return []
+    lines = stderr.splitlines()
+    errors = [line for line in lines if re.match("ERROR: (?!Exception:)", line)] + lines[-1:]
+    retries = [line.partition(" after ")[2] for line in lines if line.startswith("WARNING: Retrying")]
+    found = "; ".join(line[:_MOST_ERROR] for line in [*errors[:1], *retries[-1:]]) or f"pip has exit status {status}"
+    fix = "correct the network of this node or vllm_runtime_index_url, and run again: finished files are kept"
+    if DISK_FULL in stderr:
+        fix = "free disk space, and run again"
+    return [Problem("wheels", found, "every wheel of the lock; nothing was installed", fix)]
 
 
 def check_entry(name: str, regular: bool, number: int) -> list[Problem]:

@@ -12,19 +12,18 @@ import sysconfig
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_beneath, io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_beneath, io_file, io_work_unit
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.node.parse import available_memory
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import cmake, io_store, parse
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import cmake, io_store
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.plan import PROGRAMS, STATE, UNIT, Host
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import WHEEL
 
 _LIST = "CMakeLists.txt"
 #: The end of the log that is read, in bytes.
 _LOG = 1 << 16
-_PROPERTIES = ("ActiveState", "SubState", "Result", "Description")
 
 
 def host(run: Run, units: Sequence[str]) -> Host:
@@ -76,34 +75,22 @@ def prepare(
 
 def start(run: Run, argv: Sequence[str], log: str) -> None:
     """Start the unit with a new log. Raises ProblemsError, OSError."""
-    stop(run)
     if os.path.lexists(log):
         os.replace(log, f"{log}.1")
-    status, _stdout, reported = run(list(argv))
-    if status != 0:
-        found = f"systemd-run failed: {reported.strip()}"
-        raise ProblemsError([Problem("unit", found, "a started unit", "see journalctl")])
-
-
-def stop(run: Run) -> None:
-    """End the unit, and forget its result."""
-    run(["systemctl", "stop", UNIT])
-    run(["systemctl", "reset-failed", UNIT])
+    io_work_unit.start(run, UNIT, argv)
 
 
 def state(run: Run, name: str) -> tuple[str, str]:
-    """Return the state of the build ``name``, see parse.state(), and the unit's result.
+    """Return the state of the build ``name``, see io_work_unit.Work, and the unit's result.
 
     Raises ProblemsError if the unit builds something else.
     """
-    _status, stdout, _stderr = run(["systemctl", "show", UNIT, f"--property={','.join(_PROPERTIES)}"])
-    unit = dict.fromkeys(_PROPERTIES, "") | dict(line.split("=", 1) for line in stdout.splitlines() if "=" in line)
-    found = parse.state(unit, name)
-    if found == "other":
+    work = io_work_unit.read(run, UNIT, name)
+    if work.state == "other":
         fix = f"wait for it, or stop it: systemctl stop {UNIT}"
-        text, expected = f"{UNIT} runs: {unit['Description']}", f"no other build than {name}"
+        text, expected = f"{UNIT} runs: {work.description}", f"no other build than {name}"
         raise ProblemsError([Problem("unit", text, expected, fix)])
-    return found, unit["Result"]
+    return work.state, work.result
 
 
 def end_of(run: Run, log: str) -> str:
@@ -117,7 +104,7 @@ def add(run: Run, store: str, stamp: Mapping[str, Any], gpus: Sequence[ComputeCa
     Its user may have written anything, and no process of it may change the wheel now. Raises ProblemsError, see
     io_store.add(), OSError, and OutsideError for a link.
     """
-    stop(run)
+    io_work_unit.stop(run, UNIT)
     dist = io_beneath.Folder(STATE)
     with dist.place("dist") as place:
         names = [name for name in os.listdir(place) if WHEEL.fullmatch(name)]

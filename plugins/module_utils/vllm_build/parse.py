@@ -42,17 +42,6 @@ def build(stamp: Any) -> Stored:
     return found if all(pattern.fullmatch(found.get(name, "")) for name, pattern in _STAMP.items()) else {}
 
 
-def state(unit: Mapping[str, str], name: str) -> str:
-    """Return running, finished, failed, other (the unit builds something else than ``name``), or another word for none.
-
-    ``unit``: properties of systemctl show. A finished unit stays until its wheel is in the store.
-    """
-    running = unit["ActiveState"] in ("active", "activating", "deactivating") and unit["SubState"] != "exited"
-    if not unit["Description"].endswith(f" {name}"):
-        return "other" if running else "none"
-    return "running" if running else "finished" if unit["ActiveState"] == "active" else unit["ActiveState"]
-
-
 def cause(result: str, log: str) -> str:
     """Return why a build failed: the unit's ``result``, and the lines of the log that name a cause."""
     named = "\n".join(match[0] for match in _CAUSE.finditer(log))

@@ -59,6 +59,13 @@ def test_modules_of_another_release_of_flashinfer_are_removed(store: str) -> Non
     assert not Path(store, ".gb10/0123.json").exists()
 
 
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize(("name", "state"), [("0123", "running"), ("4567", "none")])
+def test_the_unit_of_another_model_is_replaced(name: str, state: str) -> None:
+    shown = "ActiveState=active\nSubState=running\nDescription=Compile FlashInfer's kernels 0123\n"
+    assert io_kernels.progress(lambda _argv: (0, shown, ""), name) == plan.Progress(state, 1, 0)
+
+
 def test_a_link_of_the_temporary_user_is_not_followed(cache: Path, store: str, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("key", encoding="utf-8")

@@ -95,21 +95,9 @@ def test_the_unit_has_no_network_and_no_rights() -> None:
     assert not any("ReadWritePaths" in word for word in argv)
 
 
-@pytest.mark.parametrize(
-    ("active", "sub", "name", "state"),
-    [
-        ("inactive", "dead", plan.UNIT, "none"),
-        ("active", "running", "0123", "running"),
-        ("active", "exited", "0123", "finished"),
-        ("failed", "failed", "0123", "failed"),
-        # The unit of another model is replaced.
-        ("active", "running", "4567", "none"),
-    ],
-)
-def test_the_progress_is_that_of_the_unit_and_its_files(active: str, sub: str, name: str, state: str) -> None:
-    unit = {"ActiveState": active, "SubState": sub, "Description": f"Compile FlashInfer's kernels {name}"}
+def test_the_progress_counts_modules_and_objects() -> None:
     objects = [BUILT.replace("sampling.so", "renorm.cuda.o"), ".cache/flashinfer/0.7/121a/cached_ops/a/../b.so"]
-    assert plan.progress(unit, "0123", [BUILT, "other/file.so", *objects]) == plan.Progress(state, 1, 1)
+    assert plan.progress("running", [BUILT, "other/file.so", *objects]) == plan.Progress("running", 1, 1)
 
 
 def test_only_modules_with_their_folders_name_are_results() -> None:

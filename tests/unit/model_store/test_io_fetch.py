@@ -20,7 +20,7 @@ from fake_hub import COMMIT, NAME, Hub
 from repository import ROOT
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_beneath import Folder
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_copy, io_fetch
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_copy, io_fetch, io_files, io_store
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 
 PROGRAM = "ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_copy"
@@ -88,8 +88,8 @@ class Head:
         return self.fetch(f"--source={source}")
 
     def manifest(self) -> dict[str, Any] | None:
-        path = self.model / model_store_plan.MANIFEST
-        return model_store_plan.parse(path.read_text(encoding="utf-8")) if path.exists() else None
+        known = io_files.manifest(str(self.model))
+        return known.plain() if known else None
 
     def content(self) -> dict[str, bytes]:
         """Return every file below the model's folder except the manifest."""
@@ -169,7 +169,8 @@ def test_to_verify_finds_what_has_changed(begin: Begin) -> None:
         path = head.model / name
         path.write_bytes(bytes([FILES[name][0] ^ 1]) + FILES[name][1:])
     assert head.fetch()["state"] == "complete"
-    assert head.content()[LARGE] != WEIGHTS, "without --verify only sizes are compared"
+    assert head.content()[LARGE] != WEIGHTS, "without --verify only the sizes of large files are compared"
+    assert head.content()["config.json"] == FILES["config.json"], "a small file is compared with git's hash"
     assert head.fetch("--verify")["state"] == "complete"
     assert head.content() == {name: FILES[name] for name in WANTED}
 
@@ -252,7 +253,7 @@ def test_a_folder_that_is_served_itself_is_only_read(tmp_path: Path) -> None:
 def test_git_hashes_as_git_does(tmp_path: Path) -> None:
     (tmp_path / "hello").write_bytes(b"hello\n")
     with Folder(str(tmp_path)).open("hello") as descriptor:
-        assert io_fetch.git_hash(descriptor) == "ce013625030ba8dba906f756967f9e9ca394464a"
+        assert io_store.git_hash(descriptor) == "ce013625030ba8dba906f756967f9e9ca394464a"
 
 
 def test_no_link_leads_out_of_the_source(tmp_path: Path) -> None:

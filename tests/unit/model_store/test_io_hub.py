@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -77,19 +78,19 @@ def told(found: dict[str, Any] | None, trouble: str = "", refused: int = 0, name
     return {"hub_model": answer}
 
 
-def write(folder: Path) -> list[dict[str, Any]]:
+def write(folder: Path) -> list[model_store_plan.File]:
     """Write the model to a folder, and return its files."""
     for path, content in FILES.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
-    return [{"path": path, "size": len(content), "sha256": "", "git": ""} for path, content in FILES.items()]
+    return [model_store_plan.File(path, len(content)) for path, content in FILES.items()]
 
 
 def download(folder: Path) -> str:
     """Write the model to a folder as the role model_store does."""
     chosen = model_store_plan.chosen(write(folder), EXCLUDE)
-    listing = {"model": NAME, "revision": "main", "commit": COMMIT, "files": chosen}
-    io_files.write_manifest(str(folder), model_store_plan.manifest(listing, dict.fromkeys(FILES, "1" * 64)))
+    listing = model_store_plan.Manifest(NAME, "main", COMMIT, tuple(chosen))
+    io_files.write_manifest(str(folder), listing.with_hashes(["1" * 64] * len(chosen)))
     return str(folder)
 
 
@@ -156,8 +157,8 @@ def test_files_that_are_not_copied_do_not_count(tmp_path: Path) -> None:
     for name in ("model.safetensors", "draft.safetensors", "config.json"):
         (tmp_path / name).write_text("{}", encoding="utf-8")
     assert io_model.planned_model(str(tmp_path / "none"), str(tmp_path), ["draft*"])["model_bytes"] == 2
-    files = [{"path": path, "size": 1} for path in ("a.safetensors", ".b.safetensors", "c/d.safetensors", "e.bin")]
-    assert model_store_plan.weights(files, []) == {"a.safetensors": 1}
+    names = ("a.safetensors", ".b.safetensors", "c/d.safetensors", "e.bin")
+    assert model_store_plan.weights([model_store_plan.File(name, 1) for name in names], []) == {"a.safetensors": 1}
 
 
 @pytest.mark.usefixtures("hub")
@@ -363,11 +364,11 @@ FILE = st.fixed_dictionaries({"rfilename": JSON, "size": JSON, "lfs": JSON, "blo
 @given(JSON | st.fixed_dictionaries({"sha": st.just(COMMIT) | JSON, "siblings": st.lists(FILE, max_size=3) | JSON}))
 def test_no_answer_of_a_hub_is_more_than_its_own_error(answer: Any) -> None:
     try:
-        found = io_hub._listing(json.dumps(answer).encode())
+        found = io_hub._listing(json.dumps(answer).encode(), NAME, "main")
     except io_hub.HubError:
         return
-    assert model_store_plan.files_problem(found["files"], hashed=False) == ""
-    assert found["commit"] == COMMIT
+    assert model_store_plan.files_problem(asdict(found)["files"], hashed=False) == ""
+    assert found.commit == COMMIT
 
 
 def test_node_info_reads_the_folder_that_counts(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from repository import ROOT
 
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_relay
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_relay, io_store
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_files import GaveUpError, Status
 
@@ -37,7 +37,7 @@ FILES = {
     "sub/more.safetensors": b"more" * 500_000,
 }
 LARGE = "model.safetensors"
-MANIFEST = {
+MANIFEST: dict[str, Any] = {
     "model": "org/tiny",
     "revision": "main",
     "commit": "0" * 40,
@@ -46,6 +46,7 @@ MANIFEST = {
         for name, content in FILES.items()
     ],
 }
+KNOWN = model_store_plan.Manifest("org/tiny", "main", "0" * 40, model_store_plan.files_of(MANIFEST["files"]))
 PART = f"{LARGE}{model_store_plan.PART}"
 
 
@@ -99,7 +100,7 @@ class Relay:
         files = {
             str(path.relative_to(self.folder)): path.read_bytes() for path in self.folder.rglob("*") if path.is_file()
         }
-        return model_store_plan.parse(files.pop(model_store_plan.MANIFEST, b"").decode()) == MANIFEST and files == FILES
+        return json.loads(files.pop(model_store_plan.MANIFEST, b"{}")) == MANIFEST and files == FILES
 
     def stop(self) -> str:
         """Stop the process as systemd does, and return its log."""
@@ -134,7 +135,7 @@ class Noting(io_relay.Sender):
     server: Head
 
     def do_GET(self) -> None:
-        self.server.asked.append(self.path.partition(self.server.store.digest)[2])
+        self.server.asked.append(self.path.partition(self.server.digest)[2])
         super().do_GET()
 
 
@@ -142,7 +143,7 @@ class Head(io_relay.Server):
     """A sender without any bytes until the test calls have()."""
 
     def __init__(self, folder: Path, status: Path, port: int, receivers: tuple[str, ...]) -> None:
-        store = io_relay.Store(str(folder), MANIFEST, Status(str(status), 0))
+        store = io_store.Store(str(folder), KNOWN, Status(str(status), 0))
         super().__init__("127.0.0.1", port, store, receivers)
         self.RequestHandlerClass = Noting
         self.asked: list[str] = []
@@ -151,9 +152,9 @@ class Head(io_relay.Server):
     def have(self, bytes_of_large: int) -> None:
         """Make this many bytes of the large file available, and all other files."""
         for file in self.store.files:
-            path = Path(self.store.within.path, file.name)
+            path = Path(self.store.within.path, file.path)
             part = Path(f"{path}{model_store_plan.PART}")
-            if file.name == LARGE and bytes_of_large < file.size:
+            if file.path == LARGE and bytes_of_large < file.size:
                 path.rename(part)
                 file.have = bytes_of_large
             else:
@@ -254,7 +255,7 @@ def test_a_disk_that_is_full(chain: Chain) -> None:
 
 def receiver_in(folder: Path, port: int, address: str = "127.0.0.1", patience: float = 1) -> io_relay.Receiver:
     (folder / "node2").mkdir(exist_ok=True)
-    store = io_relay.Store(str(folder / "node2"), MANIFEST, Status(str(folder / "status.json"), 0))
+    store = io_store.Store(str(folder / "node2"), KNOWN, Status(str(folder / "status.json"), 0))
     return io_relay.Receiver(store, "spark1", address, port, patience, idle=5)
 
 
@@ -320,7 +321,7 @@ def test_a_sender_that_sends_something_else(
     stranger = Stranger(head, body, times=300)
     receiver = receiver_in(tmp_path, stranger.port, patience=60 if head == length(SIZE) else 0.1)
     with contextlib.closing(stranger), pytest.raises(GaveUpError, match=words):
-        receiver.fetch(2)
+        receiver.fetch(receiver.store.files[2])
     assert sum(path.stat().st_size for path in (tmp_path / "node2").iterdir()) == 0
     assert stranger.sent < 100 << 20
 
@@ -328,11 +329,11 @@ def test_a_sender_that_sends_something_else(
 def test_a_sender_that_is_not_there_or_silent(tmp_path: Path, chain: Chain) -> None:
     receiver = receiver_in(tmp_path, chain.port, "127.0.0.9")
     with pytest.raises(GaveUpError, match=rf"no data from spark1 \(127.0.0.9:{chain.port}\) for 1 s: .*refused"):
-        receiver.fetch(2)
+        receiver.fetch(receiver.store.files[2])
     silent = Stranger(b"", wait=1)
     receiver.address, receiver.port, receiver.idle = "127.0.0.1", silent.port, 0.2
     with contextlib.closing(silent), pytest.raises(GaveUpError, match="is reachable, but sent no data for 0 s"):
-        receiver.fetch(2)
+        receiver.fetch(receiver.store.files[2])
 
 
 class Wire:
@@ -372,7 +373,7 @@ def test_no_answer_raises_anything_but_its_own_error(tmp_path: Path, said: bytes
         http.client.HTTPConnection, "connect", lambda connection: setattr(connection, "sock", Wire(said))
     ):
         try:
-            receiver.fetch(0)
+            receiver.fetch(receiver.store.files[0])
         except GaveUpError as error:
             assert str(error).isprintable()
         else:
@@ -396,11 +397,11 @@ def test_a_sender_answers_only_so_many_at_once(chain: Chain, monkeypatch: pytest
     monkeypatch.setattr(io_relay.Sender, "timeout", 60)
     head = chain.head()
     with contextlib.ExitStack() as stack:
-        receiver = stack.enter_context(asked(chain, f"/{head.store.digest}/2/0"))
+        receiver = stack.enter_context(asked(chain, f"/{head.digest}/2/0"))
         assert b" 200 " in receiver.recv(1000)
         silent = [stack.enter_context(asked(chain)) for _number in range(5)]
         assert [connection.recv(1) for connection in silent[:3]] == [b""] * 3
-        assert b" 200 " in stack.enter_context(asked(chain, f"/{head.store.digest}/0/0")).recv(1000)
+        assert b" 200 " in stack.enter_context(asked(chain, f"/{head.digest}/0/0")).recv(1000)
         head.have(len(FILES[LARGE]))
         assert receiver.recv(1)
     assert soon(lambda: not head._sources._of, 10)
@@ -426,7 +427,7 @@ def test_a_receiver_that_takes_bytes_too_slowly_is_let_go(chain: Chain, monkeypa
     monkeypatch.setattr(io_relay, "_TAKE", 0.5)
     head = chain.head()
     head.have(len(FILES[LARGE]))
-    with asked(chain, f"/{head.store.digest}/2/0") as connection:
+    with asked(chain, f"/{head.digest}/2/0") as connection:
         taken = 0
         for _number in range(20):
             taken += len(connection.recv(1 << 12))
@@ -439,7 +440,7 @@ def test_a_receiver_that_takes_bytes_too_slowly_is_let_go(chain: Chain, monkeypa
 def test_other_nodes_than_the_receiver_get_nothing(chain: Chain) -> None:
     head = chain.head("127.0.0.2", "127.0.0.3")
     for source, answer in (("127.0.0.3", b"HTTP"), ("127.0.0.1", b"")):
-        with asked(chain, f"/{head.store.digest}/0/0", source) as client, contextlib.suppress(ConnectionResetError):
+        with asked(chain, f"/{head.digest}/0/0", source) as client, contextlib.suppress(ConnectionResetError):
             assert client.recv(4) == answer
 
 
@@ -454,7 +455,7 @@ def test_a_link_in_the_models_folder_is_neither_sent_nor_written_through(tmp_pat
 
 def test_a_sender_of_another_model(chain: Chain) -> None:
     head = chain.head()
-    head.store.digest = "0" * 64
+    head.digest = "0" * 64
     assert chain.node(2).ends("failed") == "spark1 sent no data: it serves another model"
 
 
@@ -490,11 +491,11 @@ def test_an_unexpected_error_is_told_to_the_next_node(chain: Chain, monkeypatch:
 
     def ask() -> None:
         connection = http.client.HTTPConnection("127.0.0.1", chain.port, timeout=10)
-        connection.request("GET", f"/{model_store_plan.digest(MANIFEST)}/0/0")
+        connection.request("GET", f"/{KNOWN.digest}/0/0")
         answer = connection.getresponse()
         answers.append((answer.status, answer.read()))
 
-    monkeypatch.setattr(io_relay, "complete", mock.Mock(side_effect=KeyError("planted")))
+    monkeypatch.setattr(io_store, "complete", mock.Mock(side_effect=KeyError("planted")))
     monkeypatch.setattr(io_relay.signal, "pause", ask)
     options = argparse.Namespace(
         manifest=str(chain.manifest), status=str(chain.folder / "status.json"), folder=str(chain.folder / "model")
@@ -518,7 +519,7 @@ def test_a_port_that_is_taken(chain: Chain) -> None:
 def test_what_is_not_of_the_manifest_is_not_sent(chain: Chain, path: str) -> None:
     head = chain.head()
     with socket.create_connection(("127.0.0.1", chain.port), timeout=10) as connection:
-        connection.sendall(f"GET {path.format(digest=head.store.digest)} HTTP/1.0\r\n\r\n".encode())
+        connection.sendall(f"GET {path.format(digest=head.digest)} HTTP/1.0\r\n\r\n".encode())
         assert connection.recv(1000).split()[1] == b"404"
 
 

@@ -20,8 +20,10 @@ from json_values import nested
 from run_module import program, run_module
 from typed_plans import fact, typed_node
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store.plan import File, Manifest
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import PlannedNode
 from ansible_collections.gb10.cluster.plugins.plugin_utils import polling
@@ -38,6 +40,10 @@ def file(path: str, size: int = 10, sha256: str = HASH) -> dict[str, Any]:
 
 def manifest(*files: dict[str, Any]) -> dict[str, Any]:
     return {"model": "org/m", "revision": "main", "commit": "c", "files": list(files) or [file("config.json")]}
+
+
+def typed(given: dict[str, Any]) -> Manifest:
+    return Manifest(given["model"], given["revision"], given["commit"], model_store.files_of(given["files"]))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +72,7 @@ def test_where_a_model_lies(hub: str, path: str, revision: str, enabled: bool, s
     ],
 )
 def test_what_serving_needs(names: list[str], exclude: list[str], expected: list[str]) -> None:
-    assert [found["path"] for found in model_store.chosen([file(name) for name in names], exclude)] == expected
+    assert [found.path for found in model_store.chosen([File(name, 10) for name in names], exclude)] == expected
 
 
 @pytest.mark.parametrize(
@@ -134,7 +140,7 @@ def test_no_list_of_files_escapes_its_folder(files: Any, hashed: bool) -> None:
 )
 def test_no_text_is_a_manifest_but_a_manifest(text: str) -> None:
     known = model_store.parse(text)
-    assert known is None or (model_store.files_problem(known["files"]) == "" and len(model_store.digest(known)) == 64)
+    assert known is None or (model_store.files_problem(known.plain()["files"]) == "" and len(known.digest) == 64)
 
 
 REQUEST = st.lists(
@@ -168,22 +174,23 @@ def test_what_a_peer_tells_is_one_safe_line(said: bytes) -> None:
 
 
 def test_a_manifest_is_made_of_a_listing_and_read_back() -> None:
-    assert model_store.parse(json.dumps(manifest())) == manifest()
+    assert model_store.parse(json.dumps(manifest())) == typed(manifest())
+    assert typed(manifest()).plain() == manifest()
     invalid = (None, "", "{", "[]", "{}", "[" * 100_000, " " * (model_store.MOST_TEXT + 1))
     assert [model_store.parse(text) for text in invalid] == [None] * len(invalid)
-    listing = {**manifest(file("a", sha256="")), "problem": None}
-    assert model_store.manifest(listing, {"a": HASH}) == manifest(file("a"))
+    listing = model_store.parse(json.dumps({**manifest(file("a", sha256="")), "problem": None}), hashed=False)
+    assert listing and listing.with_hashes([HASH]) == typed(manifest(file("a")))
 
 
 def test_the_digest_is_that_of_the_files() -> None:
-    assert model_store.digest(None) == ""
-    assert model_store.digest(manifest()) == model_store.digest({**manifest(), "commit": "d"})
-    assert model_store.digest(manifest()) != model_store.digest(manifest(file("config.json", 11)))
+    assert typed(manifest()).digest == typed({**manifest(), "commit": "d"}).digest
+    for other in (file("config.json", 11), file("other.json"), file("config.json", sha256="b" * 64)):
+        assert typed(manifest()).digest != typed(manifest(other)).digest
 
 
 @pytest.mark.parametrize(("there", "expected"), [({}, 30), ({"a": 4}, 26), ({"a": 10, "b": 20}, 0), ({"a": 11}, 30)])
 def test_what_still_has_to_come(there: dict[str, int], expected: int) -> None:
-    assert model_store.missing([file("a", 10), file("b", 20)], there) == expected
+    assert model_store.missing([File("a", 10), File("b", 20)], there) == expected
 
 
 def nodes(count: int, **settings: Any) -> Sequence[PlannedNode]:
@@ -255,7 +262,7 @@ def info(free: int = 100 * GB, known: dict[str, Any] | None = None, **there: int
     return {
         "complete": known is not None,
         "manifest": known,
-        "digest": model_store.digest(known),
+        "digest": typed(known).digest if known else "",
         "there": there,
         "free_bytes": free,
     }
@@ -465,7 +472,8 @@ def test_a_node_s_folder_is_read(tmp_path: Path) -> None:
     def read() -> tuple[dict[str, int], bool]:
         return io_files.there(str(folder)), io_files.complete(str(folder))
 
-    assert (read(), io_files.free_bytes(str(folder)) > 0) == (({}, False), True)
+    assert read() == ({}, False)
+    assert io_file.free_bytes(str(folder)) > 0
     (folder / "sub").mkdir(parents=True)
     (folder / "a").write_bytes(b"x" * 10)
     (folder / "sub" / f"b{model_store.PART}").write_bytes(b"x" * 4)

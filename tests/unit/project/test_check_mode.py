@@ -6,6 +6,7 @@ A new one needs an input here. The recorder refuses each effect in both modes, s
 from __future__ import annotations
 
 import grp
+import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,7 @@ from run_module import program, run_module
 from typed_plans import typed
 from unchanged import unchanged
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_compare, io_rollback
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, io_status
@@ -41,7 +43,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_s
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import Boot, Entry, Kernel, State, Trial
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as rollback_record
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_wheelhouse
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Image
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import Engine
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall import io_node, io_prune, prune
@@ -237,8 +238,21 @@ def vllm_image_extract(folder: Path, patch: Patch) -> Inputs:
 
 
 def wheelhouse(folder: Path, patch: Patch) -> Inputs:
-    finds(patch, io_wheelhouse, "free_bytes", 1 << 50)
+    finds(patch, io_file, "free_bytes", 1 << 50)
     return {"folder": f"{folder}/wheels", "device": "cpu"}
+
+
+def own_wheels(folder: Path, _patch: Patch) -> Inputs:
+    (folder / "wheels").mkdir()
+    program(folder / "bin", "uv", "true")
+    return {"environment": str(folder), "wheels": [], "folder": f"{folder}/wheels"}
+
+
+def image_wheel(folder: Path, _patch: Patch) -> Inputs:
+    (folder / "vllm-1-py3-none-any.whl").write_bytes(b"")
+    program(folder / "bin", "engine", """echo '{"vllm": "1", "torch": "2", "python": "cp312"}'""")
+    wheel = {"wheel": f"{folder}/vllm-1-py3-none-any.whl", "sha256": hashlib.sha256(b"").hexdigest()}
+    return {**wheel, "vllm": "1", "torch": "2", "image": "x", "argv": ["engine"], "folder": f"{folder}/layer"}
 
 
 ENTRIES = (Entry("simple", NEW), Entry(f"menu>{NEW}", NEW), Entry(f"menu>{OLD}", OLD))
@@ -283,6 +297,7 @@ SETUPS: Mapping[str, Callable[[Path, Patch], Inputs]] = {
             *(peer_firewall, root_files, systemd_unit, vllm_api_key, vllm_benchmark, vllm_build, vllm_host_ip),
             *(vllm_patch, cluster_lock, flashinfer_kernels, memory_wait, nccl_install, netplan_confirm, prune_),
             *(secret_environment, uninstall, vllm_drain, vllm_gpu_probe, vllm_image_extract, wheelhouse),
+            *(own_wheels, image_wheel),
         )
     },
     **{f"os_update {step}": partial(os_update, step) for step in UPDATES},

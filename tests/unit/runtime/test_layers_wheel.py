@@ -107,9 +107,7 @@ def test_another_wheel_is_refused(head: Head, content: bytes | None) -> None:
         head.wheel.write_bytes(content)
     found = hashlib.sha256(content).hexdigest() if content else "none"
     wanted = hashlib.sha256(CONTENT).hexdigest()
-    head.assert_refuses(
-        head.build(), f"{head.wheel} on spark1 has sha256 {found}. Expected: {wanted}. Fix: remove the build"
-    )
+    head.assert_refuses(head.build(), f"{head.wheel}: its sha256 is {found}. Expected: {wanted}. Fix: remove the build")
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,14 @@ import io
 import re
 import shutil
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from engine_host import play
 from repository import load_yaml, read
-from run_module import run_module
+from run_module import program, run_module
 from sparse_tar import add_sparse
 
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import wheelhouse
@@ -118,11 +120,74 @@ def test_the_entries_and_the_disk_have_limits() -> None:
 def test_the_folder_is_created_once_and_not_in_check_mode(tmp_path: Path) -> None:
     if shutil.disk_usage(tmp_path).free < wheelhouse.DISK_BYTES["cpu"]:
         pytest.skip("the disk has too little space")
-    given = {"folder": str(tmp_path / "new/.wheels"), "device": "cpu"}
+    given = {"folder": str(tmp_path / "new/.wheels"), "device": "cpu", "lock": "uv==1\n"}
     assert run_module("wheelhouse", given, check=True)["changed"] is True
     assert not (tmp_path / "new").exists()
     assert [run_module("wheelhouse", given)["changed"] for _ in range(2)] == [True, False]
     assert (tmp_path / "new/.wheels/wheels").is_dir()
+    assert (tmp_path / "new/.wheels/requirements.lock").read_text(encoding="utf-8") == "uv==1\n"
+
+
+#: A python whose environments have a pip that keeps its arguments, and downloads one wheel or fails.
+PYTHON = """
+mkdir -p "$3/bin" && cat > "$3/bin/pip" <<'END'
+#!/bin/sh
+printf '%s\\n' "$TMPDIR $PIP_INDEX_URL" "$@" > "{folder}/asked"
+mkdir -p "{folder}/.wheels/cache"
+{pip}
+END
+chmod +x "$3/bin/pip"
+"""
+RETRYING = "WARNING: Retrying (Retry(total=0)) after connection broken by 'refused'"
+
+
+@pytest.fixture
+def downloaded(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Download with a pip that ends as this script does."""
+    folder_of(tmp_path / ".wheels", {})
+
+    def run(pip: str, **given: Any) -> dict[str, Any]:
+        path = program(tmp_path / "bin", "python3", PYTHON.format(folder=tmp_path, pip=pip))
+        return run_module("wheelhouse", {"folder": str(tmp_path / ".wheels"), "download": "python3", **given}, path)
+
+    return run
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob(".wheels/*"))
+
+
+def test_pip_downloads_exactly_the_lock(tmp_path: Path, downloaded: Callable[..., dict[str, Any]]) -> None:
+    index = "https://index.example/simple"
+    assert downloaded(f"echo uv > {tmp_path}/.wheels/wheels/{NAME}", index_url=index)["changed"]
+    assert left(tmp_path) == ["requirements.lock", "wheels"]
+    asked = (tmp_path / "asked").read_text(encoding="utf-8").splitlines()
+    assert asked[:2] == [f"{tmp_path}/.wheels/part {index}", "download"]
+    assert {"--no-deps", "--require-hashes", "--only-binary=:all:"} <= set(asked)
+    assert {f"--requirement={tmp_path}/.wheels/requirements.lock", f"--dest={tmp_path}/.wheels/wheels"} <= set(asked)
+
+
+@pytest.mark.parametrize(
+    ("printed", "found", "kept"),
+    [
+        (["ERROR: Exception:", "Traceback", "ValueError: bad"], "ValueError: bad. Expected", True),
+        (
+            [RETRYING, "ERROR: Could not find uv==1", "ERROR: No matching"],
+            "ERROR: Could not find uv==1; connection broken by 'refused'. Expected",
+            True,
+        ),
+        ([], "pip has exit status 2. Expected", True),
+        (["ERROR: [Errno 28] No space left on device"], "Fix: free disk space, and run again", False),
+    ],
+)
+def test_a_failed_download_names_its_cause_and_keeps_finished_files(
+    tmp_path: Path, downloaded: Callable[..., dict[str, Any]], printed: list[str], found: str, kept: bool
+) -> None:
+    lines = "".join(f'echo "{line}" >&2\n' for line in printed)
+    answer = downloaded(f"{lines}exit 2")
+    assert answer["failed"] and found in answer["msg"], answer
+    assert left(tmp_path) == (["cache", "pip", "requirements.lock", "wheels"] if kept else [])
+    assert not kept or "finished files are kept" in answer["msg"]
 
 
 #: Some clusters: the Python of each node that lacks the wheels or "" if it has them, who downloads, and who receives.

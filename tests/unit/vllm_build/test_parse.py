@@ -34,25 +34,6 @@ def test_other_values_than_stamps_are_no_builds(given: Any) -> None:
     assert (parse.builds(given), parse.build(given)) == ((), {})
 
 
-@pytest.mark.parametrize(
-    ("active", "sub", "mine", "others"),
-    [
-        ("active", "running", "running", "other"),
-        ("activating", "start", "running", "other"),
-        ("deactivating", "stop-sigterm", "running", "other"),
-        # The run that started it ended before it took the wheel.
-        ("active", "exited", "finished", "none"),
-        ("failed", "failed", "failed", "none"),
-        ("inactive", "dead", "inactive", "none"),
-    ],
-)
-def test_the_state_of_the_unit(active: str, sub: str, mine: str, others: str) -> None:
-    unit = {"ActiveState": active, "SubState": sub, "Description": f"Build of vLLM {NAME}"}
-    assert parse.state(unit, NAME) == mine
-    for description in (f"Build of vLLM x{NAME}", f"{NAME} of vLLM", ""):
-        assert parse.state({**unit, "Description": description}, NAME) == others
-
-
 LOG = """\
 [126/504] Building CUDA object CMakeFiles/_C.dir/csrc/attention/paged_attention_v1.cu.o
 FAILED: CMakeFiles/_C.dir/csrc/quantization/w8a8/cutlass/scaled_mm_entry.cu.o
