@@ -22,7 +22,10 @@ PLAY = {
 @pytest.mark.parametrize("arguments", [(), ("--check", "--diff", "-vvv")])
 def test_lines_are_printed_as_they_are_and_a_text_line_by_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     said = run_plays([PLAY], {"localhost": LOCAL}, tmp_path, *arguments).assert_ok().output
-    for task, lines in {"Lines": ['  one, "two"', "    three", "  4", "  driver", "    problem: none"], "Text": ["  a, b", "    c"]}.items():
+    for task, lines in {
+        "Lines": ['  one, "two"', "    three", "  4", "  driver", "    problem: none"],
+        "Text": ["  a, b", "    c"],
+    }.items():
         banner, _found, rest = said.partition(f"TASK [{task}]")[2].partition("\nok: ")
         assert [line for line in banner.splitlines()[1:] if not line.startswith("task path: ")] == lines
         assert '"msg"' not in rest, "the result repeats the lines"
