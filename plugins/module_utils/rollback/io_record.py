@@ -107,8 +107,9 @@ def current(store: Store, keep_runtimes: int) -> dict[str, Any]:
 
     Raises OSError.
     """
-    obsolete = rollback_record.obsolete(store.found, store.current, keep_runtimes) if store.of_current else []
-    settled = complete(store, present(rollback_record.SECRET_FILES)) and not io_environments.unused(obsolete)
+    settled = complete(store, present(rollback_record.SECRET_FILES)) and not io_environments.unused(
+        rollback_record.obsolete(store.found, store.current, keep_runtimes)
+    )
     return {"current": store.current, "settled": settled}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import launches
 import pytest
 import start_logs
-from launches import PLAN, UNIT, record, with_arguments
+from launches import LAUNCH, PLAN, UNIT, record, with_arguments
 from repository import read
 from typed_plans import typed
 
@@ -198,9 +198,6 @@ def test_the_environments_of_older_records_are_obsolete(keep: int, current: int,
     ]
     found = {each.id: each for each in made}
     assert rollback_record.obsolete(found, made[current].id, keep) == expected
-
-
-LAUNCH: dict[str, Any] = {"files": {}, "secret_files": [], "driver": "580.95", "kernel": "6.17.0"}
 
 
 @pytest.mark.parametrize(
