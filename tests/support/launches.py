@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from repository import ROOT
 from typed_plans import typed
 
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import history
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as rollback_record
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import File, Record
 
@@ -96,3 +98,8 @@ def node(name: str, found: list[Record], current: Record | None = None, **change
         "invalid": [],
         "differs": [],
     } | changes
+
+
+def verified(nodes: Sequence[Mapping[str, Any]]) -> list[history.Reported]:
+    """Return nodes, as node() makes them, as the controller reads them."""
+    return history.verified({each["name"]: each for each in nodes})

@@ -49,8 +49,11 @@ def test_a_record_of_an_earlier_release_is_read(tmp_path: Path) -> None:
     assert (store.invalid, store.found[name].findings, store.found[name].choices) == ({}, None, ())
     assert [need["kind"] for need in rollback_record.required(store.found[name])] == ["file", "model"]
     pair = [launches.node(each, [store.found[name]]) for each in launches.NODES]
-    assert history.target(pair, name)["id"] == name
-    assert history.lines(pair)[0] == f"{name[:12]}  2026-11-22 07:29:43  /srv/models/tiny, stack current (current)"
+    assert history.target(launches.verified(pair), name)["id"] == name
+    assert (
+        history.lines(launches.verified(pair))[0]
+        == f"{name[:12]}  2026-11-22 07:29:43  /srv/models/tiny, stack current (current)"
+    )
 
 
 def test_the_id_is_of_the_content_alone_and_equal_on_all_nodes() -> None:
