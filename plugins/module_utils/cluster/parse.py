@@ -184,11 +184,10 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
 def _patch(settings: Mapping[str, Any]) -> PatchSettings:
     """Return the variables of the role vllm_patch."""
     names = settings["vllm_patch_patches"]
-    given = {each.name: settings[each.name] for each in fields(PatchSettings)} | {
-        # The argument specification refuses a text.
-        "vllm_patch_patches": () if isinstance(names, str) else tuple(map(str, names)),
-        "vllm_patch_capability": str(settings["vllm_patch_capability"]),
-    }
+    given: dict[str, Any] = {each.name: settings[each.name] for each in fields(PatchSettings)}
+    # The argument specification refuses a text.
+    given["vllm_patch_patches"] = () if isinstance(names, str) else tuple(map(str, names))
+    given["vllm_patch_capability"] = str(settings["vllm_patch_capability"])
     return PatchSettings(**given)
 
 

@@ -130,8 +130,13 @@ def lines(results: Results) -> list[str]:
 
 def record(results: Results, plan: Plan, backend: str, found: Sequence[Problem]) -> dict[str, Any]:
     """Return the measurement as a document: {format, backend, nodes, runs: {name: its results}, findings}."""
-    names, findings = [node.name for node in plan.nodes], list(map(str, found))
-    return {"format": 1, "backend": backend, "nodes": names, "runs": load.plain(results), "findings": findings}
+    return {
+        "format": 1,
+        "backend": backend,
+        "nodes": [node.name for node in plan.nodes],
+        "runs": load.plain(results),
+        "findings": list(map(str, found)),
+    }
 
 
 def findings(results: Results, least: float) -> list[Problem]:
