@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import checks, of_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import PatchSettings
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
@@ -25,13 +26,13 @@ class ActionModule(Decision):
             return self._decided(variables, compared)
         if arguments.pop("planned", False):
             copy = self.variable(variables, "__vllm_patch_copy", {})
-            settings = self.role_settings(variables, of_plan.PatchSettings)
+            settings = self.role_settings(variables, PatchSettings)
             arguments |= of_plan.options(self.plan(variables), settings, copy if copy.get("mounts") else {})
         return self.module(arguments, variables)
 
     def _decided(self, variables: Mapping[str, Any], compared: str) -> dict[str, Any]:
         plan = self.plan(variables)
-        present = self.role_settings(variables, of_plan.PatchSettings).vllm_patch_state == "present"
+        present = self.role_settings(variables, PatchSettings).present
         results = self.of_nodes(variables, [node.name for node in plan.nodes], compared, {})
         problems = checks.check(results)
         copies = self.of_nodes(variables, results, "__vllm_patch_copy", {})

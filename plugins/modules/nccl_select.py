@@ -108,21 +108,17 @@ def main() -> None:
                 expected = "NVIDIA's wheel of NCCL in the environment"
                 raise ProblemsError([Problem("method", found, expected, "set auto or preload")])
             wanted: dict[str, Wanted] = {NCCL: Link(params["library"]) if method == "link" else None} if wheel else {}
-            changes = tree.changes(wanted)
-            texts = [tree.texts(path, content) for path, content in changes.items()]
-            tree.check(changes)
-            if not module.check_mode:
-                tree.write(changes)
+            texts = tree.apply(wanted, module.check_mode)
     except (ProblemsError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(
-        changed=bool(changes),
+        changed=bool(texts),
         method=method,
         replaced=os.path.normpath(f"{package.path}/{NCCL}") if wheel else "",
         environment={"LD_PRELOAD": params["library"]} if method == "preload" else {},
         diff=[
             {"before_header": path, "after_header": path, "before": before, "after": after}
-            for path, before, after in texts
+            for path, before, after in texts.values()
         ],
     )
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from repository import ROOT
 from typed_plans import typed
 
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import history
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as rollback_record
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import File, Record
 
 PLAN: dict[str, Any] = json.loads((ROOT / "tests/unit/data/plan_two_spark.json").read_text(encoding="utf-8"))
 UNIT = "/etc/systemd/system/gb10-vllm.service"
 NODES = ("spark1", "spark2")
+#: The launch inputs of a node without files.
+LAUNCH: dict[str, Any] = {"files": {}, "secret_files": [], "driver": "580.95", "kernel": "6.17.0"}
 
 
 def files(unit: str) -> dict[str, File]:
@@ -27,7 +31,7 @@ def files(unit: str) -> dict[str, File]:
 def content(unit: str = "unit\n", plan: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
     """Return the content of a launch. ``changes`` replace values of each node's launch."""
     digests = {path: rollback_record.file_digest(file) for path, file in files(unit).items()}
-    launch = {"files": digests, "secret_files": [], "driver": "580.95", "kernel": "6.17.0"} | changes
+    launch = LAUNCH | {"files": digests} | changes
     return rollback_record.content(typed(copy.deepcopy(PLAN) if plan is None else plan), dict.fromkeys(NODES, launch))
 
 
@@ -94,3 +98,8 @@ def node(name: str, found: list[Record], current: Record | None = None, **change
         "invalid": [],
         "differs": [],
     } | changes
+
+
+def verified(nodes: Sequence[Mapping[str, Any]]) -> list[history.Reported]:
+    """Return nodes, as node() makes them, as the controller reads them."""
+    return history.verified({each["name"]: each for each in nodes})

@@ -28,7 +28,7 @@ def additions(node: Node, runtime: Runtime, recorded: Additions, root: str, quan
     Its flags depend on the model. ``root``: gb10_install_dir.
     """
     try:
-        capability = ComputeCapability.parse(node.patch.capability or node.capability or "")
+        capability = ComputeCapability.parse(node.patch.vllm_patch_capability or node.capability or "")
     except ProblemsError:
         return recorded
     if runtime.unread:

@@ -36,7 +36,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.nccl.patches import P
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages as node_packages
 from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import parse as os_update_parse
-from ansible_collections.gb10.cluster.plugins.module_utils.patch.expect import Options
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import PatchSettings
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Installed
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import apply as recipe_apply
@@ -183,18 +183,14 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
     )
 
 
-def _patch(settings: Mapping[str, Any]) -> Options:
+def _patch(settings: Mapping[str, Any]) -> PatchSettings:
     """Return the variables of the role vllm_patch."""
     names = settings["vllm_patch_patches"]
-    return Options(
-        state=settings["vllm_patch_state"],
-        # The argument specification refuses a text.
-        names=() if isinstance(names, str) else tuple(map(str, names)),
-        mechanism=settings["vllm_patch_mechanism"],
-        capability=str(settings["vllm_patch_capability"]),
-        quantization=settings["vllm_patch_quantization"],
-        image=settings["vllm_patch_image"],
-    )
+    given: dict[str, Any] = {each.name: settings[each.name] for each in fields(PatchSettings)}
+    # The argument specification refuses a text.
+    given["vllm_patch_patches"] = () if isinstance(names, str) else tuple(map(str, names))
+    given["vllm_patch_capability"] = str(settings["vllm_patch_capability"])
+    return PatchSettings(**given)
 
 
 def _queried(

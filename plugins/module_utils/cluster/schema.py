@@ -19,7 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.nccl.patches import P
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
 from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import schema as os_update_schema
-from ansible_collections.gb10.cluster.plugins.module_utils.patch.expect import Options
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import PatchSettings
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Installed
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.layers import Layer
@@ -246,7 +246,7 @@ class Node:
     smoke_tokens: int
     drop_caches: bool
     image_python: str
-    patch: Options
+    patch: PatchSettings
     packages: Mapping[str, Sequence[str]]
     protection: Protection
     recorder: UdpPorts

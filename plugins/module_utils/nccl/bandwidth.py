@@ -2,11 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Bandwidth between the nodes of a cluster: the runs of nccl_bandwidth.py and the evaluation of their results.
-
-The program writes a result as {"rank", "ranks", "backend", "torch", "results": [{"collective", "bytes", "seconds",
-"bus_gbps"}]}.
-"""
+"""Bandwidth between the nodes of a cluster: the runs of nccl_bandwidth.py and the evaluation of their results."""
 
 from __future__ import annotations
 
@@ -17,6 +13,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.launch.overrides import rank_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import of_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan, PlannedNode
 
 #: NVIDIA warns below this bus bandwidth, in 10^9 bytes per second, of the largest message over all devices together.
@@ -42,6 +39,27 @@ class BandwidthSettings:
     bytes: int
     timeout: int
     expected: float
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The seconds of a collective with a message of these bytes, and its bus bandwidth in 10^9 bytes per second."""
+
+    collective: str
+    bytes: int
+    seconds: float
+    bus_gbps: float
+
+
+#: Name of a run -> its measurements.
+Results = Mapping[str, Sequence[Measurement]]
+
+
+def measured(outputs: Mapping[str, Any]) -> Results:
+    """Return the results of the program's output of each run, which has further keys. Raises TypeError."""
+    return {
+        name: [load.load(Measurement, entry, name) for entry in output["results"]] for name, output in outputs.items()
+    }
 
 
 def is_ring(plan: Plan) -> bool:
@@ -98,57 +116,55 @@ def expected(plan: Plan, backend: str, wanted: float) -> float:
     return least / 2 if plan.functions in ("first", "second") else least
 
 
-def lines(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def lines(results: Results) -> list[str]:
     """Return a line for each measurement, prefixed with the run's name."""
     return [
         (
-            f"{name}: {entry['collective']} of {entry['bytes']} bytes: {entry['bus_gbps']:.3f} GB/s on the bus, "
-            f"{_microseconds(entry['seconds'])} us"
+            f"{name}: {entry.collective} of {entry.bytes} bytes: {entry.bus_gbps:.3f} GB/s on the bus, "
+            f"{_microseconds(entry.seconds)} us"
         )
         for name, result in results.items()
-        for entry in result["results"]
+        for entry in result
     ]
 
 
-def record(
-    results: Mapping[str, Mapping[str, Any]], plan: Plan, backend: str, found: Sequence[Problem]
-) -> dict[str, Any]:
+def record(results: Results, plan: Plan, backend: str, found: Sequence[Problem]) -> dict[str, Any]:
     """Return the measurement as a document: {format, backend, nodes, runs: {name: its results}, findings}."""
-    runs_found = {name: list(result["results"]) for name, result in results.items()}
-    names = [node.name for node in plan.nodes]
-    return {"format": 1, "backend": backend, "nodes": names, "runs": runs_found, "findings": list(map(str, found))}
+    return {
+        "format": 1,
+        "backend": backend,
+        "nodes": [node.name for node in plan.nodes],
+        "runs": load.plain(results),
+        "findings": list(map(str, found)),
+    }
 
 
-def findings(results: Mapping[str, Mapping[str, Any]], least: float) -> list[Problem]:
+def findings(results: Results, least: float) -> list[Problem]:
     """Return the collectives slower than ``least`` with their largest message, over all devices together."""
-    largest: dict[str, Mapping[str, Any]] = {}
-    for entry in results[TOGETHER]["results"]:
-        largest[entry["collective"]] = max(
-            entry, largest.get(entry["collective"], entry), key=lambda each: int(each["bytes"])
-        )
+    largest = {each.collective: each for each in sorted(results[TOGETHER], key=lambda each: each.bytes)}
     return [
         Problem(
             f"bandwidth.{name}",
             (
-                f"{entry['bus_gbps']:.3f} GB/s of bus bandwidth with {entry['bytes']} "
-                f"bytes{_alone(results, name, entry['bytes'])}"
+                f"{entry.bus_gbps:.3f} GB/s of bus bandwidth with {entry.bytes} "
+                f"bytes{_alone(results, name, entry.bytes)}"
             ),
             f"{least:g} GB/s or more",
             "stop other jobs on the GPUs or cables, then run --tags qsfp_netplan, which checks each cable and device",
         )
         for name, entry in largest.items()
-        if entry["bus_gbps"] < least
+        if entry.bus_gbps < least
     ]
 
 
-def delays(results: Mapping[str, Mapping[str, Any]], plan: Plan, backend: str) -> list[Problem]:
+def delays(results: Results, plan: Plan, backend: str) -> list[Problem]:
     """Return whether a small all-reduce over RoCE takes much longer than published: each layer waits for it twice."""
     if backend != "nccl" or not any(_devices(node) for node in plan.nodes):
         return []
     found = [
-        entry["seconds"]
-        for entry in results[TOGETHER]["results"]
-        if entry["collective"] == "all_reduce" and 0 <= SMALL - entry["bytes"] < 4 * len(plan.nodes)
+        entry.seconds
+        for entry in results[TOGETHER]
+        if entry.collective == "all_reduce" and 0 <= SMALL - entry.bytes < 4 * len(plan.nodes)
     ]
     return [
         Problem(
@@ -180,13 +196,13 @@ def _devices(node: PlannedNode) -> list[str]:
     )
 
 
-def _alone(results: Mapping[str, Mapping[str, Any]], collective: str, size: int) -> str:
+def _alone(results: Results, collective: str, size: int) -> str:
     """Return the bandwidth of each device alone, which distinguishes a slow device from a shared limit."""
     found = [
-        f"{entry['bus_gbps']:.3f} by {run} alone"
+        f"{entry.bus_gbps:.3f} by {run} alone"
         for run, result in results.items()
         if run != TOGETHER
-        for entry in result["results"]
-        if (entry["collective"], entry["bytes"]) == (collective, size)
+        for entry in result
+        if (entry.collective, entry.bytes) == (collective, size)
     ]
     return f" ({', '.join(found)})" if found else ""

@@ -34,21 +34,20 @@ GIT = {"git": "git"}
 CCACHE_PATH = "/usr/lib/ccache:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Release:
-    """A release of NCCL, such as 2.30.7 with package revision 1."""
+    """A release of NCCL, such as 2.30.7."""
 
     major: int
     minor: int
     patch: int
-    revision: int = 1
 
     @classmethod
     def of_makefile(cls, text: str, path: str) -> Release:
         """Parse makefiles/version.mk of a source tree. Raises ProblemsError at ``path`` if the release is missing."""
         found = {
             name: re.search(rf"^{name}\s*:?=\s*(\d+)\s*$", text, re.MULTILINE)
-            for name in ("NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH", "PKG_REVISION")
+            for name in ("NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH")
         }
         if not all(found.values()):
             missing = ", ".join(name for name, match in found.items() if match is None)
@@ -56,22 +55,21 @@ class Release:
             raise ProblemsError([Problem(path, found_text, expected, "unpack the complete source again")])
         return cls(*(int(match[1]) for match in found.values() if match))
 
-    @property
-    def tag(self) -> str:
-        """The release's tag in NVIDIA's repository."""
-        return f"v{self}-{self.revision}"
-
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}.{self.patch}"
 
-    def finding(self, path: str) -> Problem | None:
-        """Return a warning about the release, or None. A user may have chosen it on purpose."""
+    @property
+    def findings(self) -> tuple[Problem, ...]:
+        """Warnings about the release. A user may have chosen it on purpose."""
         if (self.major, self.minor, self.patch) >= MINIMUM:
-            return None
+            return ()
         minimum = ".".join(map(str, MINIMUM))
         hang = "can hang on ARM under load, with a healthy API (NVIDIA/nccl issue 2353)"
-        found = f"{self} compiled with a GCC before 10 {hang}"
-        return Problem(path, found, f"{minimum} or newer", f"set a newer tag in {path}, unless you study that hang")
+        found, fix = (
+            f"{self} compiled with a GCC before 10 {hang}",
+            "set a newer tag in release, unless you study that hang",
+        )
+        return (Problem("release", found, f"{minimum} or newer", fix),)
 
 
 @dataclass(frozen=True)
@@ -158,13 +156,12 @@ def plan(
         **({"patches": dict(patches)} if patches else {}),
     }
     digest = hashlib.sha256(json.dumps(stamp, sort_keys=True).encode()).hexdigest()
-    finding = source.release.finding("release")
     return BuildPlan(
         jobs(builder.cores, builder.memory),
         stamp,
         digest,
         f"{source.release}-{digest[:12]}",
-        (finding,) if finding else (),
+        source.release.findings,
     )
 
 

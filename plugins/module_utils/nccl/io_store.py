@@ -140,9 +140,6 @@ def current(store: str) -> str | None:
 
 def use(store: str, name: str) -> None:
     """Point current at a build, atomically."""
-    temporary = f"{store}/.current"
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(temporary)
-    os.symlink(name, temporary)
-    os.rename(temporary, f"{store}/current")
+    with io_file.part(f"{store}/current") as temporary:
+        os.symlink(name, temporary)
     io_file.sync_folder(store)

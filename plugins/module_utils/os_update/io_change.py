@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import NOT_INSTALLED, Run
@@ -60,15 +59,14 @@ def resume(check: bool) -> Changes:
 
 def keep(run: Run, state: State, check: bool) -> Changes:
     """Keep the running kernel as the boot loader's default. Raises OSError, and ValueError if GRUB has another one."""
-    former = state.trial.former if state.trial else state.running
-    if state.trial and state.boot.default == former:
+    if state.trial and state.boot.default == state.former:
         return []
     changes = _write(plan.BOOT_FILE, plan.boot_file(state), check)
     if not check:
         _update_grub(run)
-        if (found := io_state.boot(run).default) != former:
+        if (found := io_state.boot(run).default) != state.former:
             raise ValueError(
-                f"GRUB's default is {found or 'unknown'} after {plan.BOOT_FILE} named {former}. Expected: the "
+                f"GRUB's default is {found or 'unknown'} after {plan.BOOT_FILE} named {state.former}. Expected: the "
                 f"former kernel. Fix: remove GRUB_DEFAULT from later files of {os.path.dirname(plan.BOOT_FILE)}"
             )
     return changes
@@ -148,16 +146,15 @@ def firmware(run: Run) -> str:
 
 def boot(run: Run, state: State, check: bool) -> Changes:
     """Boot the newest kernel once. The former one stays the default. Raises OSError and ValueError."""
-    newest = state.kernels[0].release if state.kernels else state.running
     # First the choice, then its memory: a power cut in between must not look like a kernel that did not start.
-    if newest != state.running and not check:
-        _command(run, "grub-reboot", plan.entry_of(state, newest))
-    changes = _write(plan.BOOT_FILE, plan.boot_file(state, newest), check)
+    if state.newest != state.running and not check:
+        io_state.output(run, "grub-reboot", plan.entry_of(state, state.newest))
+    changes = _write(plan.BOOT_FILE, plan.boot_file(state, state.newest), check)
     if check:
         return changes
     os.sync()
     # Detached: a reboot inside of the connection can take the connection away from the one that ordered it.
-    _command(run, "systemd-run", "--collect", f"--on-active={_REBOOT_SECONDS}", "systemctl", "reboot")
+    io_state.output(run, "systemd-run", "--collect", f"--on-active={_REBOOT_SECONDS}", "systemctl", "reboot")
     return changes
 
 
@@ -201,13 +198,7 @@ def _write(path: str, text: str | None, check: bool) -> Changes:
 
 
 def _update_grub(run: Run) -> None:
-    _command(run, "grub-mkconfig", "--output=/boot/grub/grub.cfg")
-
-
-def _command(run: Run, *command: str) -> None:
-    status, stdout, stderr = run(list(command))
-    if status != 0:
-        raise ValueError(f"{' '.join(command)} failed: {' '.join((stderr or stdout).split())[-500:]}")
+    io_state.output(run, "grub-mkconfig", "--output=/boot/grub/grub.cfg")
 
 
 def _detached(run: Run, *command: str, accepted: Collection[int] = (0,)) -> None:
@@ -223,8 +214,3 @@ def _detached(run: Run, *command: str, accepted: Collection[int] = (0,)) -> None
 def _log(run: Run) -> str:
     _status, log, _stderr = run(["journalctl", f"--unit={UNIT}", "--lines=15", "--output=cat", "--quiet"])
     return " | ".join(line.strip() for line in log.splitlines() if line.strip())[-1500:]
-
-
-def facts(changes: Changes) -> dict[str, Any]:
-    """Return changes as a module's result."""
-    return {"changed": bool(changes), "diff": changes}

@@ -56,9 +56,9 @@ def read(run: Run, simulate: bool = True) -> State:
     return State(
         running=running,
         level=_level(run) if simulate else Level(parse.level(_text("/etc/dgx-release"), "", ()).stamp),
-        packages=parse.packages(_output(run, "apt-get", "--simulate", *UPGRADE)) if simulate else None,
-        broken=parse.broken(_output(run, "dpkg", "--audit")) if simulate else (),
-        held=tuple(_output(run, "apt-mark", "showhold").split()) if simulate else (),
+        packages=parse.packages(output(run, "apt-get", "--simulate", *UPGRADE)) if simulate else None,
+        broken=parse.broken(output(run, "dpkg", "--audit")) if simulate else (),
+        held=tuple(output(run, "apt-mark", "showhold").split()) if simulate else (),
         kernels=tuple(_kernel(each, needed) for each in parse.releases(_names("/boot"))),
         boot=boot(run),
         reboot=tuple(dict.fromkeys((*pending["packages"], *driver))) if pending["required"] or driver else None,
@@ -98,7 +98,7 @@ def _names(folder: str) -> Sequence[str]:
     return os.listdir(folder) if os.path.isdir(folder) else ()
 
 
-def _output(run: Run, *command: str) -> str:
+def output(run: Run, *command: str) -> str:
     """Return the output of a command. Raises ValueError if it fails."""
     status, stdout, stderr = run(list(command))
     if status != 0:

@@ -163,7 +163,12 @@ def releases(names: Sequence[str]) -> list[str]:
     """Return the kernels of the files vmlinuz-RELEASE in /boot, the newest first."""
     found = [each.removeprefix("vmlinuz-") for each in names if each.startswith("vmlinuz-")]
     kept = [each for each in found if _RELEASE.fullmatch(each) and not each.endswith((".old", ".efi.signed"))]
-    return sorted(kept, key=lambda release: [int(part) for part in re.findall(r"\d+", release)], reverse=True)
+    return sorted(kept, key=numbers, reverse=True)
+
+
+def numbers(release: str) -> list[int]:
+    """Return the numbers in a kernel's release, by which releases are sorted."""
+    return [int(part) for part in re.findall(r"\d+", release)]
 
 
 def wanted(loaded: str) -> tuple[str, ...]:

@@ -74,9 +74,8 @@ class Objection:
 
 def stage(state: State, again: bool = False) -> Stage:
     """Return the next stage of a node. ``again``: whether to retry a kernel that did not start."""
-    waits = state.reboot is not None or bool(state.pending_options)
     if state.trial is None:
-        return "upgrade" if state.changes or waits else "current"
+        return "upgrade" if state.changes or state.waits else "current"
     # A kernel that was removed since is not tried again.
     tried = state.trial.tried if state.kernel(state.trial.tried) else ""
     if tried and state.running != tried:
@@ -84,15 +83,14 @@ def stage(state: State, again: bool = False) -> Stage:
         if state.boot.once == tried:
             return "boot"
         return _begun(state) if again else "fell back"
-    return "verify" if tried and not state.broken and not waits else _begun(state)
+    return "verify" if tried and not state.broken and not state.waits else _begun(state)
 
 
 def _begun(state: State) -> Stage:
     """Return the next stage of an update whose last kernel was not booted yet."""
     if state.changes:
         return "upgrade"
-    waits = state.reboot is not None or bool(state.pending_options)
-    return "boot" if waits or _newest(state) != state.running else "verify"
+    return "boot" if state.waits or state.newest != state.running else "verify"
 
 
 def boot_file(state: State, tried: str = "") -> str:
@@ -102,7 +100,7 @@ def boot_file(state: State, tried: str = "") -> str:
     """
     trial = state.trial or Trial(state.running, served=state.serves)
     return remembered(replace(trial, tried=tried or trial.tried)) + (
-        f'GRUB_DEFAULT="{entry_of(state, trial.former)}"\nGRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX panic={_PANIC}"\n'
+        f'GRUB_DEFAULT="{entry_of(state, state.former)}"\nGRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX panic={_PANIC}"\n'
     )
 
 
@@ -136,7 +134,7 @@ def entry_of(state: State, kernel: str) -> str:
 def new_kernel(state: State) -> str:
     """Return the kernel of a pending upgrade, "" if none comes."""
     found = (re.fullmatch(r"linux-image-(\d\S*)", each.name) for each in state.packages or () if not each.installed)
-    return max((each[1] for each in found if each), key=_numbers, default="")
+    return max((each[1] for each in found if each), key=parse.numbers, default="")
 
 
 def objections(state: State) -> list[Objection]:
@@ -159,20 +157,16 @@ def _ready(state: State) -> Iterator[Objection]:
             "GRUB cannot write to /boot, so that a kernel for one boot would start again and again",
             "move /boot to a partition without RAID and LVM, or update this node by hand",
         )
-    if state.trial is None and state.boot.default not in ("", _newest(state)):
+    if state.trial is None and state.boot.default not in ("", state.newest):
         yield Objection(
-            f"GRUB starts {state.boot.default}, not the newest kernel {_newest(state)}, also after an update",
+            f"GRUB starts {state.boot.default}, not the newest kernel {state.newest}, also after an update",
             "remove GRUB_DEFAULT from /etc/default/grub and /etc/default/grub.d, or the packages of newer kernels that "
             "you do not want, and run update-grub",
         )
 
 
-def _newest(state: State) -> str:
-    return state.kernels[0].release if state.kernels else state.running
-
-
 def _kernels(state: State) -> Iterator[Objection]:
-    new = max((_newest(state), new_kernel(state)), key=_numbers)
+    new = max((state.newest, new_kernel(state)), key=parse.numbers)
     if new == state.running:
         return
     yield from _bad(new, state.next_options)
@@ -273,7 +267,7 @@ def differ(states: Mapping[str, State]) -> list[str]:
     """
     names = sorted({name for state in states.values() for name in state.versions})
     kernels = {name: each[1] for name in names if (each := _OF_KERNEL.fullmatch(name))}
-    newest = max(kernels.values(), key=_numbers, default="")
+    newest = max(kernels.values(), key=parse.numbers, default="")
     values = {
         name: {node: state.versions.get(name, "none") for node, state in states.items()}
         for name in names
@@ -395,7 +389,3 @@ def _change(package: Package) -> str:
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"{', '.join(names[:_SHOWN])}{more}"
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(part) for part in re.findall(r"\d+", text)]

@@ -77,9 +77,7 @@ def _unit(states: Mapping[str, State], again: bool) -> list[str]:
         shown = [*plan.about(state), *waiting, f"next: {_NEXT[stage]}"]
         if stage == "upgrade":
             why = plan.way_back(state)
-            shown.append(
-                f"way back: NONE: {why}" if why else f"way back: the kernel {_former(state)} stays the default"
-            )
+            shown.append(f"way back: NONE: {why}" if why else f"way back: the kernel {state.former} stays the default")
         shown += [f"objects: {found}" for found in objections] or ["objects: nothing"] * (stage == "upgrade")
         lines += [f"{name}:", *(line for text in shown for line in _wrapped(text, "  "))]
     return [*lines, *(line for text in _differences(states) for line in _wrapped(text, ""))]
@@ -108,10 +106,6 @@ def _wrapped(text: str, indent: str) -> list[str]:
         break_on_hyphens=False,
     )
     return [line.replace(_KEPT, " ") for line in lines]
-
-
-def _former(state: State) -> str:
-    return state.trial.former if state.trial else state.running
 
 
 def refused(states: Mapping[str, State], without_way_back: bool, again: bool) -> list[Problem]:

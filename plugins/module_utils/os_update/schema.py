@@ -150,6 +150,21 @@ class State:
     wanted: Sequence[str] = ()
 
     @property
+    def former(self) -> str:
+        """The kernel that an update keeps as the default."""
+        return self.trial.former if self.trial else self.running
+
+    @property
+    def newest(self) -> str:
+        """The newest kernel, which an update boots."""
+        return self.kernels[0].release if self.kernels else self.running
+
+    @property
+    def waits(self) -> bool:
+        """Whether the node needs a boot, also of the running kernel."""
+        return self.reboot is not None or bool(self.pending_options)
+
+    @property
     def next_options(self) -> Sequence[str]:
         """The options of the kernel's command line at the next boot of the update."""
         return (*self.boot.options, *(option for option in self.wanted if option not in self.boot.options))

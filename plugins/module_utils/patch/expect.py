@@ -6,30 +6,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import release
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import plan as patch_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import Request
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import PatchSettings, Request
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import TOOLKIT, Assembler
 
 #: The first Triton whose own assembler supports sm_121a. Source: ptxas-blackwell in PyPI's wheels for aarch64: 3.5.1
 #: has none, 3.6.0 and 3.8.0 list sm_121a.
 _ASSEMBLER = (3, 6)
-
-
-@dataclass(frozen=True)
-class Options:
-    """The variables of the role vllm_patch. ``image``: another image than the runtime's, whose vLLM is unknown."""
-
-    state: str
-    names: Sequence[str]
-    mechanism: str
-    capability: str
-    quantization: str
-    image: str
 
 
 @dataclass(frozen=True)
@@ -47,25 +34,25 @@ class Package:
 
 
 def additions(
-    options: Options, package: Package, capability: ComputeCapability, quantization: str
+    settings: PatchSettings, package: Package, capability: ComputeCapability, quantization: str
 ) -> tuple[list[str], dict[str, str]]:
     """Return the flags and the variables that the role will record for a node with this GPU."""
-    if options.state != "present" or options.image:
+    if not settings.present or settings.vllm_patch_image:
         return [], {}
     target = f"{capability.sm}a"
     triton = release(package.triton)
     own = frozenset([target] if triton is None or triton >= _ASSEMBLER else [])
     toolkit = frozenset([target] if capability.sm in package.toolkit else [])
     request = Request(
-        names=options.names,
+        names=settings.vllm_patch_patches,
         capability=capability,
         version=package.version,
         cuda=package.cuda,
-        mechanism=options.mechanism,
-        capability_given=bool(options.capability),
+        mechanism=settings.vllm_patch_mechanism,
+        capability_given=bool(settings.vllm_patch_capability),
         folder=package.folder,
         bundled={name: Assembler(name, own) for name in ("ptxas", "ptxas-blackwell")},
         toolkit=Assembler(TOOLKIT, toolkit),
-        quantization=quantization if options.quantization == "auto" else options.quantization,
+        quantization=settings.quantization(quantization),
     )
     return patch_plan.launch(patch_plan.decided(request, None))

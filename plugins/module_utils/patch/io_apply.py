@@ -78,25 +78,21 @@ def outcome(run: Run, params: Mapping[str, Any], check_mode: bool) -> dict[str, 
             failed=gpu_probe.recorded(io_file.read(params["probe"])),
         )
         plan = (patch_plan.present if params["state"] == "present" else patch_plan.absent)(request, tree)
-        changes = tree.changes(plan.files)
-        texts = [tree.texts(path, wanted) for path, wanted in changes.items()]
-        tree.check(changes)
-        digests = tree.digests(sorted({path for patch in plan.patches for path in patch["files"]}), changes)
-        if not check_mode:
-            tree.write(changes)
+        digests = tree.digests(sorted({path for patch in plan.patches for path in patch["files"]}), plan.files)
+        texts = tree.apply(plan.files, check_mode)
     diff = [
         line
-        for path, before, after in texts
+        for path, before, after in texts.values()
         for line in difflib.unified_diff(before.splitlines(True), after.splitlines(True), path, path)
     ]
     return {
-        "changed": bool(changes),
+        "changed": bool(texts),
         "package_dir": package.path,
         "vllm_version": package.version,
         "capability": str(capability) if params["capability"] or params["state"] == "present" else None,
         "cuda_build": package.cuda,
         "patches": plan.patches,
-        "written": sorted(changes),
+        "written": sorted(texts),
         "files": digests,
         "flags": plan.flags,
         "environment": plan.environment,

@@ -84,8 +84,21 @@ class Tree:
                 result[path] = "" if wanted is None else _sha256(wanted)
         return result
 
-    def texts(self, path: str, wanted: Wanted) -> tuple[str, str, str]:
-        """Return (path, text before, text after) of a change."""
+    def apply(self, files: Mapping[str, Wanted], check_mode: bool) -> dict[str, tuple[str, str, str]]:
+        """Write the files that differ from their wanted content, unless in check mode. Raises the errors of write().
+
+        Returns path -> (real path, text before, text after) of each change.
+        """
+        changes = self.changes(files)
+        texts = {path: self._texts(path, wanted) for path, wanted in changes.items()}
+        if check_mode:
+            self.check(changes)
+        else:
+            self.write(changes)
+        return texts
+
+    def _texts(self, path: str, wanted: Wanted) -> tuple[str, str, str]:
+        """Return (real path, text before, text after) of a change."""
         state = self.state(path)
         # A foreign file that is not wanted stays. Only its kept original and record are removed.
         after = wanted if wanted is not None else state.shipped if state.ours else state.current

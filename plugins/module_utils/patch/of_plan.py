@@ -6,36 +6,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import PatchSettings
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment, Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import TABLES
 
 ROLE = "vllm_patch"
 
 
-@dataclass(frozen=True)
-class PatchSettings:
-    """The variables of the role vllm_patch."""
-
-    vllm_patch_patches: Sequence[str]
-    vllm_patch_state: str
-    vllm_patch_mechanism: str
-    vllm_patch_capability: str
-    vllm_patch_quantization: str
-
-
 def options(plan: Plan, settings: PatchSettings, copy: Mapping[str, Any]) -> dict[str, Any]:
     """Return the module's options. ``copy``: the result of the step vllm_image_extract, {} without an image."""
-    auto = settings.vllm_patch_quantization == "auto"
     return {
         **_place(plan, copy),
         "patches": list(settings.vllm_patch_patches),
         "state": settings.vllm_patch_state,
         "mechanism": settings.vllm_patch_mechanism,
-        "quantization": plan.quantization if auto else settings.vllm_patch_quantization,
+        "quantization": settings.quantization(plan.quantization),
         **({"capability": settings.vllm_patch_capability} if settings.vllm_patch_capability else {}),
     }
 

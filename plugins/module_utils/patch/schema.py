@@ -58,6 +58,27 @@ class Tree(Protocol):
 
 
 @dataclass(frozen=True)
+class PatchSettings:
+    """The variables of the role vllm_patch. The image is another one than the runtime's, whose vLLM is unknown."""
+
+    vllm_patch_patches: Sequence[str]
+    vllm_patch_state: str
+    vllm_patch_mechanism: str
+    vllm_patch_capability: str
+    vllm_patch_quantization: str
+    vllm_patch_image: str
+
+    @property
+    def present(self) -> bool:
+        """Whether patches are applied, not removed."""
+        return self.vllm_patch_state == "present"
+
+    def quantization(self, of_model: str) -> str:
+        """Return the quantization to patch for, by default that of the model."""
+        return of_model if self.vllm_patch_quantization == "auto" else self.vllm_patch_quantization
+
+
+@dataclass(frozen=True)
 class Request:
     """``capability_given``: the capability was given, not detected. ``folder``: the folder for tuned tables.
 

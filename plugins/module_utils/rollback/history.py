@@ -4,15 +4,14 @@
 
 """The list of the launch records, the difference between two of them, and the target of a rollback.
 
-A node is ``{"name": str, "current": str, "records": [{id, time, parent, golden, choices, content, missing}],
-"invalid": [str], "differs": [path]}``, from the module launch_record_info. A node may report anything, so verified()
-leaves out other values than records.
+A node reports anything in place of the result of the module launch_record_info, so verified() leaves out other values
+than records. All other functions get its result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
@@ -38,38 +37,46 @@ _FILES = "files"
 
 @dataclass(frozen=True)
 class Reported:
-    """What a node reports. ``invalid``: why it has no other records."""
+    """What a node reports.
+
+    ``records``: first {id, content, time, parent, golden, findings, choices, missing} of each, then Records.
+    ``invalid``: why it has no other ones. ``launch``: a record.Launch as plain data, which record.content() verifies.
+    """
 
     name: str
     current: str = ""
     records: Sequence[Any] = ()
     invalid: Sequence[str] = ()
     differs: Sequence[str] = ()
+    launch: Mapping[str, Any] = field(default_factory=dict)
 
 
 #: ID -> name of a node -> its copy, newest first.
 Known = Mapping[str, Mapping[str, Record]]
 
 
-def verified(reported: Sequence[Mapping[str, Any]]) -> list[Reported]:
-    """Return the nodes with the records whose content is that of their ID. ``invalid`` has the reasons for others."""
-    return [_verified(node) for node in reported]
+def verified(results: Mapping[str, Mapping[str, Any]]) -> list[Reported]:
+    """Return the nodes with the records whose content is that of their ID. ``invalid`` has the reasons for others.
+
+    ``results``: node -> its result of the module launch_record_info.
+    """
+    return [_verified(name, result) for name, result in results.items()]
 
 
-def _verified(reported: Mapping[str, Any]) -> Reported:
+def _verified(name: str, result: Mapping[str, Any]) -> Reported:
     try:
-        node = load.chosen(Reported, reported, "answer")
+        node = load.chosen(Reported, {**result, "name": name}, "answer")
     except TypeError as error:
-        return Reported(reported["name"], invalid=[_cut(error)])
+        return Reported(name, invalid=[_cut(error)])
     kept: list[Record] = []
     reasons = [_cut(reason) for reason in node.invalid]
     for data in node.records:
         try:
             kept.append(_record(data))
         except RecordError as error:
-            name = data.get("id") if isinstance(data, Mapping) else data
+            record_id = data.get("id") if isinstance(data, Mapping) else data
             reasons.append(
-                f"the record {_cut(name)} is left out: {_cut(error)}. Fix: examine this node, then run site.yml"
+                f"the record {_cut(record_id)} is left out: {_cut(error)}. Fix: examine this node, then run site.yml"
             )
     more = len(reasons) - _SHOWN_REASONS
     shown = reasons[:_SHOWN_REASONS] + ([f"{more} more records are left out"] if more > 0 else [])
@@ -117,9 +124,8 @@ def missing(copies: Mapping[str, Record]) -> list[str]:
     return [f"{node}: {_cut(item)}" for node, copy in copies.items() for item in copy.missing]
 
 
-def lines(reported: Sequence[Mapping[str, Any]]) -> list[str]:
+def lines(nodes: Sequence[Reported]) -> list[str]:
     """Return the list of the records as text, newest first, then the nodes that disagree and the damaged records."""
-    nodes = verified(reported)
     found = known(nodes)
     result = [line for name in found for line in _entry(name, found, nodes)] or [
         "no launch is recorded on this cluster"
@@ -160,9 +166,9 @@ def launch(content: Mapping[str, Any]) -> str:
     return _cut(f"{content['plan']['model']}, stack {content['plan']['stack']['name']}")
 
 
-def compared(reported: Sequence[Mapping[str, Any]], old: str, new: str) -> list[str]:
+def compared(nodes: Sequence[Reported], old: str, new: str) -> list[str]:
     """Return the difference between two records as text. Raises RecordError if an ID names no record."""
-    found = known(verified(reported))
+    found = known(nodes)
     one, other = find(found, old), find(found, new)
     changed = difference(first(found[one]).content, first(found[other]).content)
     return [f"from {_short(one)} to {_short(other)}:", *(f"  {line}" for line in changed or ["no difference"])]
@@ -214,14 +220,13 @@ def find(found: Known, wanted: str) -> str:
     return names[0]
 
 
-def target(reported: Sequence[Mapping[str, Any]], wanted: str) -> dict[str, Any]:
+def target(nodes: Sequence[Reported], wanted: str) -> dict[str, Any]:
     """Return {id, former, former_start, plan, start, due, lines} of a rollback to the record ``wanted``.
 
     ``wanted``: the first digits of its ID, "" for the record before the current one. ``former``: the current record.
     ``plan``: of the target. ``due``: whether anything would change. ``lines`` announce the rollback. Raises RecordError
     with every reason why it is not possible.
     """
-    nodes = verified(reported)
     found = known(nodes)
     try:
         former, name = _chosen(nodes, found, wanted)

@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import json
 import os
@@ -107,8 +106,9 @@ def current(store: Store, keep_runtimes: int) -> dict[str, Any]:
 
     Raises OSError.
     """
-    obsolete = rollback_record.obsolete(store.found, store.current, keep_runtimes) if store.of_current else []
-    settled = complete(store, present(rollback_record.SECRET_FILES)) and not io_environments.unused(obsolete)
+    settled = complete(store, present(rollback_record.SECRET_FILES)) and not io_environments.unused(
+        rollback_record.obsolete(store.found, store.current, keep_runtimes)
+    )
     return {"current": store.current, "settled": settled}
 
 
@@ -165,11 +165,8 @@ def select(store: Store, name: str, secrets: Files) -> None:
     """Make a stored record the current one. Raises OSError."""
     copy = json.dumps(load.plain(secrets), indent=1) + "\n"
     io_file.write_file(f"{os.path.dirname(store.folder)}/{SECRETS}", copy, _MODE)
-    temporary = f"{store.folder}/.{_CURRENT}"
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(temporary)
-    os.symlink(f"{name}.json", temporary)
-    os.rename(temporary, f"{store.folder}/{_CURRENT}")
+    with io_file.part(f"{store.folder}/{_CURRENT}") as temporary:
+        os.symlink(f"{name}.json", temporary)
     io_file.sync_folder(store.folder)
 
 
@@ -209,8 +206,7 @@ def restore(files: Files, names: list[str], root: str = "") -> None:
             os.makedirs(os.path.dirname(f"{root}{name}"), mode=0o755, exist_ok=True)
             io_file.write_file(f"{root}{name}", files[name].text, files[name].mode)
         else:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(f"{root}{name}")
+            io_file.install(f"{root}{name}", None)
 
 
 def missing(run: Run, record: Record) -> list[str]:

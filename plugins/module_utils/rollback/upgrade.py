@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The differences between the running launch and a new plan, and why an upgrade to that plan is not possible.
-
-A node is what the module launch_record_info reports of it, see history.Reported.
-"""
+"""The differences between the running launch and a new plan, and why an upgrade to that plan is not possible."""
 
 from __future__ import annotations
 
@@ -16,19 +13,19 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment, Plan, PlannedNode
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import history
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as rollback_record
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback.history import Reported
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import RecordError
 
 #: Values of a node that repeat others of the plan.
 _REPEATED = ("files", "runtime_mark")
 
 
-def announce(reported: Sequence[Mapping[str, Any]], plan: Plan, prepared: bool) -> dict[str, Any]:
+def announce(nodes: Sequence[Reported], plan: Plan, prepared: bool) -> dict[str, Any]:
     """Return {lines, same_runtime} of an upgrade to a plan. Raises RecordError with every reason why it cannot be.
 
     ``prepared``: whether the patches and NCCL of the new runtime are in the plan; otherwise the running ones are
     assumed. ``same_runtime``: whether the running launch uses the plan's runtime.
     """
-    nodes = history.verified(reported)
     found = history.known(nodes)
     # After a killed run, the nodes may differ.
     current = next((node.current for node in nodes if node.current in found), "")
@@ -39,7 +36,7 @@ def announce(reported: Sequence[Mapping[str, Any]], plan: Plan, prepared: bool) 
         raise RecordError("\n".join(problems))
     same = old.content["plan"]["runtime"].get("name") == plan.runtime.name
     new = plan if prepared or same else replace(plan, nodes=_assumed(plan.nodes, old.content["nodes"]))
-    content = rollback_record.content(new, {node["name"]: node["launch"] for node in reported})
+    content = rollback_record.content(new, {node.name: node.launch for node in nodes})
     changed = history.difference(_own(old.content), _own(content))
     return {
         "same_runtime": same,

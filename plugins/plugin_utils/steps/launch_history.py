@@ -58,12 +58,12 @@ def _found(step: Decision, given: Inputs, variables: Mapping[str, Any]) -> dict[
     nodes, purpose, older, newer = given.nodes, given.purpose, given.older, given.newer
     reached = [node for node in nodes if node in variables["ansible_play_hosts"]] if purpose == "list" else nodes
     results = step.of_nodes(variables, reached, given.records, {})
-    reported = [{**result, "name": node} for node, result in results.items()]
     if purpose == "failure":
         errors = step.of_nodes(variables, nodes, "gb10_launch_problem", "")
         failed = [{"name": node, "problem": errors[node], "record": results[node]} for node in nodes]
         return plan.judge(failed, step.plan(variables).model, given.allowed)
     refused = "" if purpose == "list" else f"The {purpose} is not possible; nothing was changed:\n"
+    reported = history.verified(results)
     try:
         if purpose == "rollback":
             return history.target(reported, given.target)

@@ -38,12 +38,12 @@ class Inputs:
 
 def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, Any]:
     """Return {runs, unit}, or with ``measured`` {lines, expected, findings, record}."""
-    measured = given.measured
     plan, settings = step.plan(variables), _settings(step, variables)
-    if measured is None:
+    if given.measured is None:
         runs = bandwidth.runs(plan, settings.backend, settings.port)
         commands = [{"name": run["name"], "argv": bandwidth.argv(plan, run["environment"], settings)} for run in runs]
         return {"changed": False, "runs": commands, "unit": bandwidth.UNIT}
+    measured = bandwidth.measured(given.measured)
     least = bandwidth.expected(plan, settings.backend, settings.expected)
     found = [*bandwidth.findings(measured, least), *bandwidth.delays(measured, plan, settings.backend)]
     date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from cluster_nodes import node_plan
 from fake_openai import Model, serve
+from launches import PLAN
 from repository import ROOT
 from run_playbook import Run, run
 
@@ -105,8 +106,7 @@ GATE = """\
 
 
 def test_the_gate_is_for_starts_unrecorded_launches_and_renewals(tmp_path: Path) -> None:
-    plan = json.loads((ROOT / "tests/unit/data/plan_two_spark.json").read_text(encoding="utf-8"))
-    plan = node_plan(plan, "spark1")
+    plan = node_plan(PLAN, "spark1")
     recorded = argv.start_digest(load.plan(plan))
     names = ("name", "start", "last_good", "enabled", "renew", "due")
     cases = [

@@ -15,6 +15,7 @@ from repository import ROOT
 from typed_plans import fact, typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import bandwidth as nccl_bandwidth
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.bandwidth import Measurement
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
 Data = dict[str, Any]
@@ -39,10 +40,9 @@ def plan(shape: str, devices: tuple[str, ...] = DEVICES, node: int = 0, function
     return typed({"functions": functions, "nodes": nodes, "node": nodes[node], "head": head})
 
 
-def result(*numbers: float, collective: str = "all_reduce") -> Data:
-    """Return a program's result with message sizes that start at 4096 bytes and double."""
-    entry = {"collective": collective, "seconds": 0.5}
-    return {"results": [{**entry, "bytes": 4096 << index, "bus_gbps": number} for index, number in enumerate(numbers)]}
+def result(*numbers: float, collective: str = "all_reduce") -> list[Measurement]:
+    """Return measurements with message sizes that start at 4096 bytes and double."""
+    return [Measurement(collective, 4096 << index, 0.5, number) for index, number in enumerate(numbers)]
 
 
 def test_together_and_each_device_alone_with_every_nodes_own_name_of_it() -> None:
@@ -138,12 +138,10 @@ def test_every_measurement_is_a_line() -> None:
     ],
 )
 def test_a_slow_small_message_is_a_finding(given: Plan, backend: str, microseconds: int, found: list[str]) -> None:
-    sizes = {8: 1.0, 10240: microseconds * 1e-6, 65536: 1.0}
-    entries = [{"collective": "all_reduce", "bytes": size, "seconds": each} for size, each in sizes.items()]
     # With three ranks, the size is a multiple of 12.
-    if given.nodes[2:]:
-        entries[1]["bytes"] = 10236
-    delays = nccl_bandwidth.delays({"together": {"results": entries}}, given, backend)
+    sizes = {8: 1.0, 10236 if given.nodes[2:] else 10240: microseconds * 1e-6, 65536: 1.0}
+    entries = [Measurement("all_reduce", size, each, 1.0) for size, each in sizes.items()]
+    delays = nccl_bandwidth.delays({"together": entries}, given, backend)
     assert [delay.found for delay in delays] == found
 
 

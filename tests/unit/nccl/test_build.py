@@ -97,7 +97,7 @@ def test_release_of_a_source_tree() -> None:
     text = (
         "##### version\nNCCL_MAJOR   := 2\nNCCL_MINOR   := 30\nNCCL_PATCH   := 7\nNCCL_SUFFIX  :=\nPKG_REVISION := 1\n"
     )
-    assert Release.of_makefile(text, "x").tag == "v2.30.7-1"
+    assert Release.of_makefile(text, "x") == Release(2, 30, 7)
     with pytest.raises(ProblemsError, match="does not define NCCL_PATCH"):
         Release.of_makefile(text.replace("NCCL_PATCH   := 7", ""), "makefiles/version.mk")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cluster_nodes import SETTINGS
 from decisions import decide
 from repository import load_yaml, read
 from typed_plans import fact
@@ -16,10 +17,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.nccl import tags
 from ansible_collections.gb10.cluster.plugins.module_utils.node_steps import nccl_install
 from ansible_collections.gb10.cluster.plugins.modules import nccl_build, nccl_select
 
-SPECIFIED = load_yaml(read("roles/nccl_sm121_build/meta/argument_specs.yml"))["argument_specs"]["main"]["options"]
-#: As the step cluster_inputs returns them.
-SETTINGS = {name: option.get("default") for name, option in SPECIFIED.items() if not option.get("required")}
-SETTINGS["nccl_sm121_build_version"] = None
 FENCE = "roles/nccl_sm121_build/files/arm-send-fence.patch"
 NAME = "2.30.7-0123456789ab"
 LIBRARY = f"/opt/gb10/nccl/{NAME}/lib/libnccl.so.2"

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.node_steps import os_update
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_change, io_state, parse, plan
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import Boot, Entry, Kernel, State, Trial
 
@@ -106,6 +108,25 @@ def killed(node: Node, step: Callable[[Node], None]) -> Iterator[None]:
             node.left = None
             return
     raise AssertionError("the step does not end")
+
+
+@pytest.mark.parametrize("step", os_update._STEPS)
+def test_check_mode_neither_changes_nor_boots_a_node(node: Node, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    if step in ("boot", "confirm"):
+        keep(node)
+    if step == "confirm":
+        boot(node)
+        node.power_cycle()
+
+    def query(command: Sequence[str]) -> tuple[int, str, str]:
+        assert command[:3] == ["systemctl", "--quiet", "is-active"]
+        return 1, "", ""
+
+    monkeypatch.setattr(os_update, "runner", lambda _module: query)
+    monkeypatch.setattr(io_state, "read", lambda _run, **_options: node.state())
+    node.left = 0
+    given = os_update.Inputs(step=step, kernel_options=["kho=off"])
+    assert "boot_id" not in os_update.run(cast("Any", SimpleNamespace(check_mode=True)), given)
 
 
 @pytest.mark.parametrize("entries_have_it", [True, False])

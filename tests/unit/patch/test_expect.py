@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from cluster_nodes import SETTINGS
 
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
-from ansible_collections.gb10.cluster.plugins.module_utils.patch.expect import Options, Package, additions
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.expect import Package, additions
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import PatchSettings
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 
 GB10 = ComputeCapability(12, 1)
 ASSEMBLERS = {"TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"}
@@ -14,17 +17,8 @@ ASSEMBLERS = {"TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"}
 def foreseen(
     name: str, triton: str = "3.6.0", own: str = "auto", model: str = "fp8", **changes: str
 ) -> tuple[list[str], set[str]]:
-    options = Options(
-        **{
-            "state": "present",
-            "names": [name],
-            "mechanism": "auto",
-            "capability": "",
-            "quantization": own,
-            "image": "",
-            **changes,
-        }
-    )
+    given = {**SETTINGS, "vllm_patch_patches": [name], "vllm_patch_quantization": own, **changes}
+    options = load.chosen(PatchSettings, given, "settings")
     flags, variables = additions(options, Package("0.32.0", 13, triton, "/configs", frozenset({"sm_121"})), GB10, model)
     return flags, set(variables)
 
@@ -44,6 +38,6 @@ def test_the_variable_precedes_the_quantization_of_the_model(own: str, model: st
     assert foreseen("fp8_moe_oracle", own=own, model=model)[0] == (["--moe-backend", "triton"] if flag else [])
 
 
-@pytest.mark.parametrize("changes", [{"state": "absent"}, {"image": "example/vllm"}])
+@pytest.mark.parametrize("changes", [{"vllm_patch_state": "absent"}, {"vllm_patch_image": "example/vllm"}])
 def test_nothing_is_added_without_patches_or_to_an_unknown_vllm(changes: dict[str, str]) -> None:
     assert foreseen("fp8_moe_oracle", **changes) == ([], set())

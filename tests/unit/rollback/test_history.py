@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from json_values import nested
-from launches import UNIT, node, record, with_arguments
+from launches import UNIT, node, record, verified, with_arguments
 
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import history
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
@@ -26,7 +26,7 @@ PAIR = [node("spark1", [OLD, NEW]), node("spark2", [OLD, NEW])]
 
 
 def test_the_list_is_newest_first_with_the_change() -> None:
-    lines = history.lines(PAIR)
+    lines = history.lines(verified(PAIR))
     assert lines[0] == f"{NEW.id[:12]}  2026-11-22 10:00:00  /srv/models/tiny, stack current (current)"
     removed = ("--gpu-memory-utilization=0.79", "--max-num-seqs=64", "--no-enable-flashinfer-autotune")
     changes = [f"serve args: - {word}" for word in removed]
@@ -40,20 +40,22 @@ def test_the_list_is_newest_first_with_the_change() -> None:
 
 
 def test_nodes_that_disagree_and_damaged_records_are_named() -> None:
-    lines = history.lines([PAIR[0], node("spark2", [OLD], invalid=["x.json: bad"])])
+    lines = history.lines(verified([PAIR[0], node("spark2", [OLD], invalid=["x.json: bad"])]))
     current = f"spark1 {NEW.id[:12]}, spark2 {OLD.id[:12]}"
     assert f"warning: the nodes have different current records: {current}. Fix: run site.yml" in lines
     assert "    warning: not on spark2" in lines and "warning: spark2: x.json: bad" in lines
-    assert history.lines([node("spark1", [])]) == ["no launch is recorded on this cluster"]
+    assert history.lines(verified([node("spark1", [])])) == ["no launch is recorded on this cluster"]
     untimed = record(time="")
-    assert history.lines([node("spark1", [untimed])])[0].startswith(f"{untimed.id[:12]}  time unknown  /srv/models/")
+    assert history.lines(verified([node("spark1", [untimed])]))[0].startswith(
+        f"{untimed.id[:12]}  time unknown  /srv/models/"
+    )
 
 
 def test_missing_items_and_the_logged_choices_of_all_nodes_are_in_the_list() -> None:
     logged = [{"attention": [name], "sampler": ["native"]} for name in ("TRITON_ATTN", "FLASHINFER")]
     chosen = [[{"process": "Worker_TP0", "address": "", "found": found}] for found in logged]
     pair = [node(f"spark{number}", [dataclasses.replace(OLD, choices=chosen[number - 1])]) for number in (1, 2)]
-    assert history.lines([with_missing(pair[0], OLD.id, "/opt/gb10/runtime/1 is missing"), pair[1]])[1:] == [
+    assert history.lines(verified([with_missing(pair[0], OLD.id, "/opt/gb10/runtime/1 is missing"), pair[1]]))[1:] == [
         "    vLLM logged: attention TRITON_ATTN, FLASHINFER; sampler native",
         "    needed for a rollback: spark1: /opt/gb10/runtime/1 is missing",
     ]
@@ -64,11 +66,11 @@ def with_missing(of: dict[str, Any], name: str, item: str) -> dict[str, Any]:
 
 
 def test_the_difference_between_any_two() -> None:
-    shown = history.compared(PAIR, NEW.id[:6], OLD.id[:12])
+    shown = history.compared(verified(PAIR), NEW.id[:6], OLD.id[:12])
     assert shown[0] == f"from {NEW.id[:12]} to {OLD.id[:12]}:"
     added = ["--gpu-memory-utilization=0.79", "--max-num-seqs=64", "--no-enable-flashinfer-autotune"]
     assert shown[1:5] == ["  serve args: - --max-model-len=4096", *(f"  serve args: + {word}" for word in added)]
-    assert history.compared(PAIR, OLD.id, OLD.id)[1:] == ["  no difference"]
+    assert history.compared(verified(PAIR), OLD.id, OLD.id)[1:] == ["  no difference"]
     drivers = history.difference(record().content, record(driver="590.1").content)
     assert drivers == [f"{name} driver: 580.95 -> 590.1" for name in ("spark1", "spark2")]
     one, turned = (record(plan=with_arguments(*words)).content for words in (("--a", "--b"), ("--b", "--a")))
@@ -78,11 +80,11 @@ def test_the_difference_between_any_two() -> None:
 @pytest.mark.parametrize("wanted", ["ffff0000ffff", "", OLD.id[:3], "../x"])
 def test_an_id_of_no_record_is_an_error(wanted: str) -> None:
     with pytest.raises(records.RecordError, match="no record with the ID"):
-        history.compared(PAIR, wanted, NEW.id)
+        history.compared(verified(PAIR), wanted, NEW.id)
 
 
 def test_the_default_target_is_the_record_before() -> None:
-    target = history.target(PAIR, "")
+    target = history.target(verified(PAIR), "")
     assert (target["id"], target["former"], target["due"]) == (OLD.id, NEW.id, True)
     assert target["lines"][0] == f"rollback from {NEW.id[:12]} (/srv/models/tiny) to {OLD.id[:12]} (/srv/models/tiny)"
     assert "  serve args: - --max-model-len=4096" in target["lines"]
@@ -93,7 +95,7 @@ def test_the_default_target_is_the_record_before() -> None:
 @pytest.mark.parametrize(("differs", "due"), [([], False), ([UNIT], True)])
 def test_the_current_record_is_due_when_its_files_differ(differs: list[str], due: bool) -> None:
     pair = [PAIR[0], node("spark2", [OLD, NEW], differs=differs)]
-    assert history.target(pair, NEW.id)["due"] is due
+    assert history.target(verified(pair), NEW.id)["due"] is due
 
 
 @pytest.mark.parametrize(
@@ -128,7 +130,7 @@ def test_a_rollback_that_cannot_succeed_is_refused_with_every_problem(
 def refused(nodes: list[dict[str, Any]], wanted: str) -> list[str]:
     """Return the reasons why a rollback is not possible."""
     with pytest.raises(records.RecordError) as error:
-        history.target(nodes, wanted)
+        history.target(verified(nodes), wanted)
     return str(error.value).splitlines()
 
 
@@ -150,16 +152,16 @@ def test_a_worker_cannot_replace_the_content_of_a_record(order: int) -> None:
     missing, *_others, warning = refused(pair, "")
     assert missing == f"spark2: the record {OLD.id[:12]} is missing"
     assert warning.startswith(f"warning: spark2: {reason} Fix: ")
-    assert any(reason in line for line in history.lines(pair))
-    assert FORGED not in str(history.lines(pair))
+    assert any(reason in line for line in history.lines(verified(pair)))
+    assert FORGED not in str(history.lines(verified(pair)))
 
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_what_the_id_does_not_cover_comes_from_the_head(order: int) -> None:
     other = dataclasses.replace(NEW, parent="", time="2026-11-24 10:00:00", golden="golden answers: 0 equal")
     pair = [PAIR[0], node("spark2", [OLD, other])][::order]
-    assert history.target(pair, "")["id"] == OLD.id
-    assert "    golden answers: 7 equal" in history.lines(pair)
+    assert history.target(verified(pair), "")["id"] == OLD.id
+    assert "    golden answers: 7 equal" in history.lines(verified(pair))
 
 
 def changed(**values: Any) -> dict[str, Any]:
@@ -212,7 +214,7 @@ BAD: dict[str, Any] = {
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
 def test_a_record_of_another_form_is_left_out_with_its_reason(bad: Any) -> None:
     spoiled = PAIR[1] | {"records": [bad, *PAIR[1]["records"]]}
-    target = history.target([PAIR[0], spoiled], "")
+    target = history.target(verified([PAIR[0], spoiled]), "")
     assert target["id"] == OLD.id
     assert "is left out" in target["lines"][-1] and target["lines"][-1].startswith("warning: spark2: the record ")
     assert len(target["lines"][-1]) < 800
@@ -231,7 +233,9 @@ def test_no_content_of_a_node_breaks_the_list(place: tuple[str, ...], data: st.D
     inner[data.draw(st.sampled_from([*inner, "x"]))] = value
     bad = {**node("spark2", [ALONE])["records"][0], "content": content, "id": records.digest(content)}
     spoiled = PAIR[1] | {"records": [{**bad, "parent": OLD.id}, *PAIR[1]["records"]]}
-    assert history.lines([PAIR[0], spoiled]) and history.target([PAIR[0], spoiled], "")["id"] == OLD.id
+    assert (
+        history.lines(verified([PAIR[0], spoiled])) and history.target(verified([PAIR[0], spoiled]), "")["id"] == OLD.id
+    )
 
 
 def test_a_node_adds_no_line_of_its_own() -> None:
@@ -245,22 +249,22 @@ def test_a_node_adds_no_line_of_its_own() -> None:
         content={**CONTENT, "plan": {**PLAN, "model": text, "executor": text, text: text}},
     )
     lines = history.lines(
-        [PAIR[0], PAIR[1] | {"records": [bad, *PAIR[1]["records"]], "invalid": [text], "current": text}]
+        verified([PAIR[0], PAIR[1] | {"records": [bad, *PAIR[1]["records"]], "invalid": [text], "current": text}])
     )
     assert len([line for line in lines if "forged" in line]) == 7
     assert not [line for line in lines if len(line.splitlines()) > 1]
 
 
-@pytest.mark.parametrize("key", ["records", "invalid", "differs", "current"])
+@pytest.mark.parametrize("key", ["records", "invalid", "differs", "current", "launch"])
 def test_a_node_of_another_form_has_no_records(key: str) -> None:
     spoiled = PAIR[1] | {key: 7}
     warning = f"warning: spark2: answer.{key} is 7, not a "
-    assert history.lines([PAIR[0], spoiled])[-1].startswith(warning)
+    assert history.lines(verified([PAIR[0], spoiled]))[-1].startswith(warning)
     assert refused([PAIR[0], spoiled], "")[-1].startswith(warning)
 
 
 def test_reasons_are_few_and_short() -> None:
     flood = PAIR[1] | {"records": [{"id": "x" * 10_000, "content": "y" * 10_000}] * 5000}
-    warnings = [line for line in history.lines([PAIR[0], flood]) if line.startswith("warning: spark2")]
+    warnings = [line for line in history.lines(verified([PAIR[0], flood])) if line.startswith("warning: spark2")]
     assert len(warnings) == 9 and warnings[-1] == "warning: spark2: 4992 more records are left out"
     assert max(map(len, warnings)) < 800

@@ -73,6 +73,8 @@ def test_a_new_launch_becomes_the_current_record_with_its_parent(folder: str) ->
 def test_a_selected_record_keeps_its_parent(folder: str) -> None:
     save(folder, OLD)
     save(folder, NEW)
+    # What a killed run left.
+    Path(folder, "current.part").symlink_to("x.json")
     io_record.select(io_record.read(folder), OLD.id, {})
     store = io_record.read(folder)
     assert (store.current, store.found[OLD.id].parent, store.found[NEW.id].parent) == (OLD.id, "", OLD.id)

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 from decisions import decide
+from launches import LAUNCH, NODES
 from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
 
-NODES = ("spark1", "spark2")
-LAUNCH = {"files": {}, "secret_files": [], "driver": "580.1", "kernel": "6.17"}
 PLAN = fact({"nodes": [{"name": name} for name in NODES], "head": {"name": "spark1", "address": "10.110.0.1"}})
 CONTENT = record.content(load.plan(PLAN), dict.fromkeys(NODES, LAUNCH))
 ID = record.digest(CONTENT)

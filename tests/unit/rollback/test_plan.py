@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import copy
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster_nodes import node_plan
+from launches import PLAN
 from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as rollback_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as rollback_record
 
-PLAN = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
 GOOD = record.start(typed(PLAN))
 
 
 def test_a_start_is_the_same_on_every_node() -> None:
     assert {"model", "served_model_name", "url", "server_name", "needs"} < GOOD.keys()
-    assert {rollback_record.start(load.plan(node_plan(PLAN, name)))["id"] for name in ("spark1", "spark2")} == {
-        GOOD["id"]
-    }
+    assert {record.start(load.plan(node_plan(PLAN, name)))["id"] for name in ("spark1", "spark2")} == {GOOD["id"]}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 import launches
 import pytest
 import start_logs
-from launches import PLAN, UNIT, record, with_arguments
+from launches import LAUNCH, PLAN, UNIT, record, with_arguments
 from repository import read
 from typed_plans import typed
 
@@ -49,8 +49,11 @@ def test_a_record_of_an_earlier_release_is_read(tmp_path: Path) -> None:
     assert (store.invalid, store.found[name].findings, store.found[name].choices) == ({}, None, ())
     assert [need["kind"] for need in rollback_record.required(store.found[name])] == ["file", "model"]
     pair = [launches.node(each, [store.found[name]]) for each in launches.NODES]
-    assert history.target(pair, name)["id"] == name
-    assert history.lines(pair)[0] == f"{name[:12]}  2026-11-22 07:29:43  /srv/models/tiny, stack current (current)"
+    assert history.target(launches.verified(pair), name)["id"] == name
+    assert (
+        history.lines(launches.verified(pair))[0]
+        == f"{name[:12]}  2026-11-22 07:29:43  /srv/models/tiny, stack current (current)"
+    )
 
 
 def test_the_id_is_of_the_content_alone_and_equal_on_all_nodes() -> None:
@@ -198,9 +201,6 @@ def test_the_environments_of_older_records_are_obsolete(keep: int, current: int,
     ]
     found = {each.id: each for each in made}
     assert rollback_record.obsolete(found, made[current].id, keep) == expected
-
-
-LAUNCH: dict[str, Any] = {"files": {}, "secret_files": [], "driver": "580.95", "kernel": "6.17.0"}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 import pytest
-from launches import NODES, PLAN, node, record, upgraded, with_arguments
+from launches import LAUNCH, NODES, PLAN, node, record, upgraded, verified, with_arguments
 from repository import load_yaml, read
 
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
@@ -16,7 +16,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rollback import recor
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import upgrade
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import Record, RecordError
 
-LAUNCH = {"files": {}, "secret_files": [], "driver": "580.95", "kernel": "6.17.0"}
 PATCHED = {
     "vllm_patch": {"runtime": "/a", "environment": {"P": "1"}, "flags": ["--x"], "files": {"a.py": "1"}, "mounts": []}
 }
@@ -29,7 +28,7 @@ def running(*found: Record, **changes: Any) -> list[dict[str, Any]]:
 
 
 def announce(plan: dict[str, Any], nodes: list[dict[str, Any]] | None = None, prepared: bool = False) -> dict[str, Any]:
-    return upgrade.announce(nodes or running(), load.plan(plan), prepared)
+    return upgrade.announce(verified(nodes or running()), load.plan(plan), prepared)
 
 
 def test_the_differences_of_another_stack_are_announced() -> None:
