@@ -79,13 +79,7 @@ def parse(data: Mapping[str, Any]) -> tuple[Recipe | None, list[Problem]]:
 
     PERFORMANCE: the data of the file next to it, {} if that is of another version. OTHERS: a text for people.
     """
-    fix = "use a recipe of NVIDIA's catalog for DGX Sparks and vLLM"
-    problems = [
-        problem(path, repr(_at(data, path))[:60], expected, fix)
-        for path, (fits, expected) in _KEYS.items()
-        if not fits(_at(data, path))
-    ]
-    if problems:
+    if problems := _values(data):
         return None, problems
     runtime, serve = data["runtime"], data["serve"]
     commands = [("serve.command", serve["command"])]
@@ -197,6 +191,16 @@ def _at(data: Any, path: str) -> Any:
     for key in path.split("."):
         data = data.get(key) if isinstance(data, Mapping) else None
     return data
+
+
+def _values(data: Mapping[str, Any]) -> list[Problem]:
+    """Return the problems of the values that are read."""
+    fix = "use a recipe of NVIDIA's catalog for DGX Sparks and vLLM"
+    return [
+        problem(path, repr(_at(data, path))[:60], expected, fix)
+        for path, (fits, expected) in _KEYS.items()
+        if not fits(_at(data, path))
+    ]
 
 
 def _split(key: str, text: str, skipped: int = 0) -> list[str]:

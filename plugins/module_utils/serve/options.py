@@ -50,6 +50,11 @@ def without_share(args: Sequence[str]) -> list[str]:
     return [word for name, words in named(args) if name not in SHARES for word in words]
 
 
+def passed(user_args: Mapping[str, Any], planned: bool) -> dict[str, Any]:
+    """Return the values of the user's arguments that vLLM gets; see without_share()."""
+    return {name: value for name, value in user_args.items() if not planned or name != SHARE}
+
+
 def given(inputs: Inputs) -> list[tuple[str, str, Sequence[str]]]:
     """Return the options of the model and then those of the user, which win: location, name and words."""
     own = named(inputs.settings.vllm_extra_args)

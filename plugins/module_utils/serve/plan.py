@@ -104,8 +104,7 @@ def decide(inputs: Inputs) -> Decision:
     situation = _situation(inputs, tensor, pipeline, tokens, user_args if plan else None)
     overridden = [*decided.args, *overrides.serve_flags(inputs.nodes)]
     values, problems = release.arguments(overridden, inputs.model.args_path)
-    # The plan passes the user's share of the memory as its own; see options.without_share().
-    passed = {name: value for name, value in user_args.items() if plan is None or name != options.SHARE}
+    passed = options.passed(user_args, plan is not None)
     effective = Arguments({**values, **passed})
     places = options.sources(inputs, effective.values, passed, of_model)
     findings, stopping = lint.judge(situation, effective.values, settings.serve_waivers, places)
