@@ -42,7 +42,7 @@ def _planned(plan: Plan, read: Mapping[str, Any]) -> dict[str, Any]:
         "address": node.address,
         "interface": node.interface,
         "others": others,
-        "ray_unit": paths.RAY_UNIT if plan.executor == "ray" else "",
+        "ray_unit": paths.RAY_UNIT if plan.by_ray else "",
         "nodes": {each.name: each.address for each in plan.nodes},
         "environment": overrides.rank_environment(node),
     }

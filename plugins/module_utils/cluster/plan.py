@@ -59,6 +59,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import (
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import Stack
+from ansible_collections.gb10.cluster.plugins.module_utils.serve import options as serve_options
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve_schema
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import requirements
@@ -377,7 +378,7 @@ def _serve(
     )
     return Serve(
         args=decision.args,
-        user_args=serve_plan.without_share(model.user_args) if decision.memory else model.user_args,
+        user_args=serve_options.without_share(model.user_args) if decision.memory else model.user_args,
         files=decision.files,
         smoke_tokens=decision.smoke_tokens,
         reasoning=model.entry.reasoning,

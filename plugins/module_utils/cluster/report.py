@@ -122,7 +122,7 @@ def _nodes(plan: Plan, object_store_memory: int) -> list[str]:
 def _node(plan: Plan, node: PlannedNode, object_store_memory: int) -> list[str]:
     mine = plan.at(node)
     gpu = f"compute capability {node.capability}" if node.capability else "no GPU found"
-    ray = [launch_argv.ray_argv(mine, object_store_memory)] if plan.executor == "ray" else []
+    ray = [launch_argv.ray_argv(mine, object_store_memory)] if plan.by_ray else []
     argvs = ray + ([launch_argv.vllm_argv(mine)] if node.head or not ray else [])
     result = [
         (

@@ -70,7 +70,7 @@ def _served(plan: Plan) -> list[str]:
     """Return the ports on which the ranks of the plan's node listen, as nft writes them."""
     ports = [plan.api_port] if plan.node.head else []
     ports += [NCCL_RAS_PORT] if len(plan.nodes) > 1 else []
-    if plan.executor == "ray" and plan.node.head:
+    if plan.by_ray and plan.node.head:
         ports.append(launch_argv.RAY_DASHBOARD_PORT)
     found = [str(port) for port in ports]
     return sorted({*found, *(str(port) for port in needs(plan).values())})
@@ -79,7 +79,7 @@ def _served(plan: Plan) -> list[str]:
 def needs(plan: Plan) -> dict[str, Any]:
     """Return the fixed ports that peers use, by name. In addition, NCCL, Gloo and vLLM use ephemeral ports."""
     node = plan.node
-    if plan.executor == "ray":
+    if plan.by_ray:
         first, last = launch_argv.RAY_WORKER_PORTS
         fixed = {f"Ray's {name}": port for name, port in launch_argv.ray_ports(plan.ray_port, node.head).items()}
         return {**fixed, "Ray's workers": f"{first}-{last}"}

@@ -160,18 +160,17 @@ def _meeting(plan: Plan) -> list[str]:
     Source: vLLM 0.32, "Data Parallel Deployment"; engine/arg_utils.py.
     """
     ranks, address, port = len(plan.nodes), plan.head.address, plan.rendezvous_port
-    alone = plan.executor == "mp"
     if plan.data_parallel_size > 1:
         replicas = [
             f"--data-parallel-size={ranks}",
             "--data-parallel-size-local=1",
             f"--data-parallel-address={address}",
         ]
-        if not alone:
+        if plan.by_ray:
             return [*replicas, "--data-parallel-backend=ray"]
         first = [] if plan.node.head else [f"--data-parallel-start-rank={_rank(plan)}"]
         return [*replicas, f"--data-parallel-rpc-port={port}", *first]
-    if alone and ranks > 1:
+    if ranks > 1 and not plan.by_ray:
         return [f"--nnodes={ranks}", f"--node-rank={_rank(plan)}", f"--master-addr={address}", f"--master-port={port}"]
     return []
 
@@ -187,7 +186,7 @@ def start_argv(plan: Plan, owner: str = "") -> list[str]:
     The ranks of several nodes without Ray start and end together by io_rank.py.
     """
     started = contained(plan, VLLM, vllm_argv(plan), owner)
-    if plan.executor == "ray" or len(plan.nodes) == 1:
+    if plan.by_ray or len(plan.nodes) == 1:
         return started
     place = [
         f"--address={plan.head.address}",
@@ -229,7 +228,7 @@ def contained(plan: Plan, unit: str, argv: Sequence[str], owner: str = "") -> li
         "--network=host",
         "--ipc=host",
         # Ray monitors its drivers by PID.
-        *([f"--pid=container:{RAY}"] if plan.executor == "ray" and unit != RAY else []),
+        *([f"--pid=container:{RAY}"] if plan.by_ray and unit != RAY else []),
         f"--user={owner or NOBODY}",
         "--ulimit=memlock=-1:-1",
         "--ulimit=stack=67108864:67108864",
@@ -271,7 +270,7 @@ def mounts(plan: Plan, unit: str) -> list[dict[str, Any]]:
         plan.model: plan.model.startswith("/"),
         f"{plan.root}/files": plan.serve.files,
         # Ray's token and the TLS key, which the unit copies for the container's user.
-        f"/run/{unit}": plan.executor == "ray" or (serves and plan.api_tls),
+        f"/run/{unit}": plan.by_ray or (serves and plan.api_tls),
     }
     found = [_same(folder) for folder, needed in folders.items() if needed]
     found += [_same(folder) for folder in adapters.folders(plan.serve.user_args)]

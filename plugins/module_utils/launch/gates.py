@@ -82,7 +82,7 @@ def _peers(plan: Plan, unit: str) -> list[dict[str, Any]]:
     A worker needs its head. The head's server needs all nodes; its Ray needs none, because the others join it. A peer
     that must not listen yet may refuse the connection, which shows that its kernel answers.
     """
-    node, head, ray = plan.node, plan.head, plan.executor == "ray"
+    node, head, ray = plan.node, plan.head, plan.by_ray
     if node.head and unit == _RAY:
         return []
     port = plan.ray_port if ray else plan.rendezvous_port

@@ -112,18 +112,16 @@ def wait(expected: Mapping[str, str], gpus: int, port: int, token_path: str, tim
     while True:
         try:
             rows = listing("nodes", port, token_path)
-            try:
-                sentences = missing(rows, expected, gpus)
-            except (KeyError, TypeError, AttributeError) as error:
-                raise RayError(f"Ray's list of nodes has another form: {error!r}") from error
-            if not sentences:
+            reported = "; ".join(missing(rows, expected, gpus))
+            if not reported:
                 require_token(port)
                 return rows
-            reported = "; ".join(sentences)
         except OpenRayError:
             raise
         except RayError as error:
             reported = str(error)
+        except (KeyError, TypeError, AttributeError) as error:
+            reported = f"Ray's list of nodes has another form: {error!r}"
         if time.monotonic() >= deadline:
             raise RayError(f"after {timeout:g} s: {reported}")
         time.sleep(_PAUSE_SECONDS)

@@ -27,7 +27,7 @@ _CAPABILITY = "CAP_SYSLOG"
 def ports(plan: Plan, exporter: int) -> list[int]:
     """Return the ports of each node that Prometheus reads besides the API: the node exporter's, and Ray's."""
     ray = argv.ray_ports(plan.ray_port, head=False)["metrics-export-port"]
-    return [exporter, *([ray] if plan.executor == "ray" else [])]
+    return [exporter, *([ray] if plan.by_ray else [])]
 
 
 def of_node(plan: Plan, settings: MonitoringSettings, site: Site) -> dict[str, str]:

@@ -362,6 +362,11 @@ class Plan:
     label: str
     node: PlannedNode
 
+    @property
+    def by_ray(self) -> bool:
+        """Whether Ray starts the ranks. Otherwise each node's server has its own."""
+        return self.executor == "ray"
+
     def at(self, node: PlannedNode) -> Plan:
         """Return the plan of another node."""
         return replace(self, node=node)

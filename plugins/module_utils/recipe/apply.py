@@ -17,7 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import argumen
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.model import drafts
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import allowed, options
-from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import NETWORK, VARIABLE, Recipe, Use
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import NETWORK, Recipe, Use, problem
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import layers
 
 NATIVE = "native"
@@ -190,10 +190,6 @@ def _cut(found: list[str]) -> str:
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
 
 
-def _problem(key: str, found: str, expected: str, fix: str) -> Problem:
-    return Problem(f"{VARIABLE}.{key}", found, expected, fix)
-
-
 def _check_model(recipe: Recipe, given: Collection[str]) -> list[Problem]:
     """Return a problem for a folder of a node: only the inventory decides which of its files vLLM reads."""
     if not recipe.model.startswith("/") or "gb10_model" in given:
@@ -215,15 +211,13 @@ def _check_draft(recipe: Recipe) -> list[Problem]:
 
 def _check_nodes(recipe: Recipe, nodes: int) -> list[Problem]:
     if recipe.cluster_only and nodes == 1:
-        return [
-            _problem("cluster_only", "the inventory has one node", "two or more nodes", "use a recipe for one node")
-        ]
+        return [problem("cluster_only", "the inventory has one node", "two or more nodes", "use a recipe for one node")]
     if recipe.solo_only and nodes > 1:
-        return [_problem("solo_only", f"the inventory has {nodes} nodes", "one node", "use a recipe for several nodes")]
+        return [problem("solo_only", f"the inventory has {nodes} nodes", "one node", "use a recipe for several nodes")]
     limits = {"min_nodes": (recipe.min_nodes, nodes < recipe.min_nodes)}
     limits["max_nodes"] = (recipe.max_nodes, 0 < recipe.max_nodes < nodes)
     return [
-        _problem(key, f"{limit}, but the inventory has {nodes}", "nodes of this recipe", "use another recipe")
+        problem(key, f"{limit}, but the inventory has {nodes}", "nodes of this recipe", "use another recipe")
         for key, (limit, wrong) in limits.items()
         if wrong
     ]
@@ -248,10 +242,10 @@ def _image(
         found = f"{recipe.container} is the name of an image that another project's builder makes"
         expected = "a published image, or an entry of gb10_recipe_images"
         fix = f"map it: {IMAGES}: {{{recipe.container}: NAME@sha256:...}}, or to {NATIVE}"
-        problems.append(_problem("container", found, expected, fix))
+        problems.append(problem("container", found, expected, fix))
     if recipe.mods and image == NATIVE:
         fix = f"map {recipe.container} to an image in {IMAGES}"
-        problems.append(_problem("mods", f"{', '.join(recipe.mods)}: changes of an image", "a container", fix))
+        problems.append(problem("mods", f"{', '.join(recipe.mods)}: changes of an image", "a container", fix))
     problems += _check_build(recipe, image, decided or bool(chosen))
     settings = {"gb10_runtime": NATIVE}
     if image != NATIVE:
@@ -272,7 +266,7 @@ def _check_build(recipe: Recipe, image: str, chosen: bool) -> list[Problem]:
         return []
     found = f"{' '.join(changing)}: arguments of another project's builder that change {image or 'an image'}"
     fix = f"build it there, and map it: {IMAGES}: {{{recipe.container}: NAME@sha256:...}}"
-    return [_problem("build_args", found, "an image that was built so", fix)]
+    return [problem("build_args", found, "an image that was built so", fix)]
 
 
 def _environment(recipe: Recipe, extra: Collection[str]) -> tuple[dict[str, str], list[str], list[Problem]]:
@@ -300,5 +294,5 @@ def _environment(recipe: Recipe, extra: Collection[str]) -> tuple[dict[str, str]
     try:
         systemd.environment_file(environment)
     except ValueError as error:
-        problems.append(_problem("env", str(error), "variable names and one-line values", "correct env"))
+        problems.append(problem("env", str(error), "variable names and one-line values", "correct env"))
     return environment, replaced, problems

@@ -12,14 +12,21 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import arguments
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Measured
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import words
-from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import IMAGE, NETWORK, VARIABLE, Recipe
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import (
+    NETWORK,
+    Forms,
+    Recipe,
+    is_image,
+    is_text,
+    problem,
+)
 
 #: The file with NVIDIA's measurements, next to a recipe.
 PERFORMANCE = "performance.yaml"
@@ -29,29 +36,21 @@ OTHERS = "measured recipes"
 _MOST = 1e9
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_image(value: object) -> bool:
-    return isinstance(value, str) and bool(IMAGE.fullmatch(value))
-
-
 def _are_commands(value: object) -> bool:
     return value is None or (isinstance(value, list) and all(isinstance(each, Mapping) for each in value))
 
 
 _SPARKS = ("dgx-spark", "dgx-spark-2gpu", "dgx-spark-4gpu")
-#: The check of each value that is read, and the expected value in words. NVIDIA's texts for people are not read.
-_KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
+#: The values that are read. NVIDIA's texts for people are not.
+_KEYS: Forms = {
     "schema_version": (lambda value: value in (3, 4), "3 or 4"),
     "backend": (lambda value: value == "vllm", "vllm"),
     "hardware": (lambda value: value in _SPARKS, " or ".join(_SPARKS)),
     "runtime.kind": (lambda value: value == "container", "container"),
     "title": (words.is_line, "a line of text"),
-    "runtime.image": (_is_image, "the name of an image"),
-    "runtime.setup_command": (_is_text, "a text"),
-    "serve.command": (_is_text, "a text"),
+    "runtime.image": (is_image, "the name of an image"),
+    "runtime.setup_command": (is_text, "a text"),
+    "serve.command": (is_text, "a text"),
     "topology.node_count": (lambda value: value in (1, 2, 4) and not isinstance(value, bool), "1, 2 or 4"),
     "serve.additional_commands": (_are_commands, "a list of mappings"),
 }
@@ -80,7 +79,7 @@ def parse(data: Mapping[str, Any]) -> tuple[Recipe | None, list[Problem]]:
 
     PERFORMANCE: the data of the file next to it, {} if that is of another version. OTHERS: a text for people.
     """
-    if problems := [*_values(data)]:
+    if problems := _values(data):
         return None, problems
     runtime, serve = data["runtime"], data["serve"]
     commands = [("serve.command", serve["command"])]
@@ -92,9 +91,9 @@ def parse(data: Mapping[str, Any]) -> tuple[Recipe | None, list[Problem]]:
         container = _container(runtime["setup_command"])
         (exported, found), *others = [_serve(key, text) for key, text in commands]
     except words.CommandError as error:
-        return None, [_problem(str(error.args[0]), error.found, "one command, vllm serve, after exports", error.fix)]
+        return None, [problem(error.place, error.found, "one command, vllm serve, after exports", error.fix)]
     problems = [
-        _problem(key, "other arguments or variables than serve.command has", "equal ranks", "correct the recipe")
+        problem(key, "other arguments or variables than serve.command has", "equal ranks", "correct the recipe")
         for (key, _text), (variables, words_) in zip(commands[1:], others, strict=True)
         if (variables, _common(words_)) != (exported, _common(found))
     ]
@@ -187,10 +186,6 @@ def _word(data: Any, path: str) -> str:
     return found if re.fullmatch(r"[\w./-]{1,40}", found, re.ASCII) else "?"
 
 
-def _problem(key: str, found: str, expected: str, fix: str) -> Problem:
-    return Problem(f"{VARIABLE}.{key}", found, expected, fix)
-
-
 def _at(data: Any, path: str) -> Any:
     """Return the value at a path of keys, None if there is none."""
     for key in path.split("."):
@@ -198,20 +193,14 @@ def _at(data: Any, path: str) -> Any:
     return data
 
 
-def _values(data: Mapping[str, Any]) -> Sequence[Problem]:
+def _values(data: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of the values that are read."""
     fix = "use a recipe of NVIDIA's catalog for DGX Sparks and vLLM"
     return [
-        _problem(path, repr(_at(data, path))[:60], expected, fix)
+        problem(path, repr(_at(data, path))[:60], expected, fix)
         for path, (fits, expected) in _KEYS.items()
         if not fits(_at(data, path))
     ]
-
-
-def _fail(key: str, line: int, found: str, fix: str) -> words.CommandError:
-    error = words.CommandError(line, found, fix)
-    error.args = (f"{key}, line {line}",)
-    return error
 
 
 def _split(key: str, text: str, skipped: int = 0) -> list[str]:
@@ -219,7 +208,7 @@ def _split(key: str, text: str, skipped: int = 0) -> list[str]:
     try:
         return [word if _MARK in word else words.line(word) for word in words.split(text)]
     except words.CommandError as error:
-        raise _fail(key, error.line + skipped, error.found, error.fix) from None
+        raise words.CommandError(error.line + skipped, error.found, error.fix, key) from None
 
 
 def _exports(key: str, lines: list[str]) -> dict[str, str]:
@@ -231,7 +220,7 @@ def _exports(key: str, lines: list[str]) -> dict[str, str]:
             name, equals, value = pair.partition("=")
             if not equals or _MARK in value:
                 found = pair.replace(_MARK, "$")[:100] if equals else "an export without a value"
-                raise _fail(key, place + 1, found, "write export NAME=VALUE")
+                raise words.CommandError(place + 1, found, "write export NAME=VALUE", key)
             variables[name] = value
     return variables
 
@@ -249,13 +238,13 @@ def _serve(key: str, text: str) -> tuple[dict[str, str], list[str]]:
         name, _equals, value = found.pop(0).partition("=")
         variables[name] = value
     if found[:2] != ["vllm", "serve"] or not re.match(r"[^-]", "".join(found[2:3])):
-        raise _fail(
-            key, place + 1, f"it runs {' '.join(found[:3])[:100] or 'nothing'}", "start vLLM with vllm serve MODEL"
-        )
+        shown = " ".join(found[:3])[:100] or "nothing"
+        raise words.CommandError(place + 1, f"it runs {shown}", "start vLLM with vllm serve MODEL", key)
     for name, _given, given in arguments.options(found[3:]):
         if any(_MARK in word for word in given) and name not in _OWN_OPTIONS:
             shown = " ".join(given).replace(_MARK, "$")[:100]
-            raise _fail(key, place + 1, shown, f"use such a value for {', '.join(_OWN_OPTIONS)} only")
+            fix = f"use such a value for {', '.join(_OWN_OPTIONS)} only"
+            raise words.CommandError(place + 1, shown, fix, key)
     return variables, [word.replace(_MARK, "$") for word in found[2:]]
 
 
@@ -266,18 +255,18 @@ def _container(text: str) -> dict[str, str]:
     """
     key, start = "runtime.setup_command", re.search(r"^docker run\b", text, re.MULTILINE)
     if not start:
-        raise _fail(key, 1, "no docker run", "use a recipe that starts a container")
+        raise words.CommandError(1, "no docker run", "use a recipe that starts a container", key)
     marked = _SHELL.sub(lambda each: f"{_MARK}{each[1] or 'HOME'}", text[start.start() :])
     found = _split(key, marked, text.count("\n", 0, start.start()))
     variables = dict[str, str]()
     for option, pair in itertools.pairwise(found):
         name, equals, value = pair.partition("=")
         if option.startswith(("-e=", "--env=", "--env-")):
-            raise _fail(key, 1, option.replace(_MARK, "$")[:100], "write -e NAME=VALUE")
+            raise words.CommandError(1, option.replace(_MARK, "$")[:100], "write -e NAME=VALUE", key)
         if option not in ("-e", "--env") or name in _TERMINAL:
             continue
         if not equals or (_MARK in value and not NETWORK.fullmatch(name)):
-            raise _fail(key, 1, pair.replace(_MARK, "$")[:100], "write the value itself")
+            raise words.CommandError(1, pair.replace(_MARK, "$")[:100], "write the value itself", key)
         variables[name] = value.replace(_MARK, "$")
     return variables
 

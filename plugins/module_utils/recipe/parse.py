@@ -11,13 +11,19 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import similar
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import nvidia, words
-from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import IMAGE, VARIABLE, Recipe
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import (
+    Forms,
+    Recipe,
+    is_image,
+    is_text,
+    problem,
+)
 
 #: OWNER/NAME on Hugging Face Hub, or an absolute path.
 _MODEL = re.compile(r"\w[\w.-]*/\w[\w.-]*|/[\w./+-]+", re.ASCII)
@@ -45,7 +51,7 @@ def place(recipe: str, folder: str, inventory: str) -> str:
 def parse(data: Any) -> tuple[Recipe | None, list[Problem]]:
     """Return the recipe of a file's plain data, None if there is a problem, and every problem."""
     if not isinstance(data, Mapping):
-        return None, [_problem("", _kind(data), "a mapping with the keys of a recipe", "correct the file")]
+        return None, [problem("", _kind(data), "a mapping with the keys of a recipe", "correct the file")]
     recipe, problems = nvidia.parse(data) if "schema_version" in data else _parse(data)
     if recipe:
         problems = _contradictions(recipe)
@@ -69,8 +75,7 @@ def _parse(data: Mapping[Any, Any]) -> tuple[Recipe | None, list[Problem]]:
     try:
         assigned, model, args = _command(data, second)
     except words.CommandError as error:
-        where = f"command, line {error.line}"
-        return None, [_problem(where, error.found, "one command: vllm serve MODEL, with options", error.fix)]
+        return None, [problem(error.place, error.found, "one command: vllm serve MODEL, with options", error.fix)]
     environment = {**{str(name): _text(value) for name, value in data.get("env", {}).items()}, **assigned}
     pulled, mode = data.get("pull_image", ""), data.get("mode", "auto")
     recipe = Recipe(
@@ -92,10 +97,6 @@ def _parse(data: Mapping[Any, Any]) -> tuple[Recipe | None, list[Problem]]:
     return recipe, []
 
 
-def _problem(key: str, found: str, expected: str, fix: str) -> Problem:
-    return Problem(f"{VARIABLE}.{key}" if key else VARIABLE, found, expected, fix)
-
-
 def _kind(value: object) -> str:
     """Return a short value, or a value's kind, for a message."""
     if isinstance(value, str | int | float) and len(str(value)) <= 60:
@@ -109,18 +110,13 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_value(value: object) -> bool:
-    return value is None or isinstance(value, str | int | float)
-
-
 def _is_table(value: object) -> bool:
     if not isinstance(value, Mapping):
         return value is None
-    return all(isinstance(name, str) and _NAME.fullmatch(name) and _is_value(each) for name, each in value.items())
+    return all(
+        isinstance(name, str) and _NAME.fullmatch(name) and isinstance(each, str | int | float | None)
+        for name, each in value.items()
+    )
 
 
 def _are_mods(value: object) -> bool:
@@ -135,19 +131,16 @@ def _is_list(value: object) -> bool:
     return value is None or (isinstance(value, list) and all(words.is_line(each) for each in value))
 
 
-#: The check of each key's value, and the expected value in words. Other projects add the keys that have no effect here.
-_KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
+#: Other projects add the keys that have no effect here.
+_KEYS: Forms = {
     "recipe_version": (lambda value: bool(re.fullmatch(r"\d{1,3}", str(value), re.ASCII)), "a number"),
     "name": (words.is_line, "a line of text"),
-    "description": (_is_text, "a text"),
+    "description": (is_text, "a text"),
     "model": (words.is_line, "OWNER/NAME on Hugging Face Hub"),
-    "container": (lambda value: isinstance(value, str) and bool(IMAGE.fullmatch(value)), "the name of an image"),
+    "container": (is_image, "the name of an image"),
     # true: the container is a published image.
-    "pull_image": (
-        lambda value: isinstance(value, bool) or (isinstance(value, str) and bool(IMAGE.fullmatch(value))),
-        "a published image, or true",
-    ),
-    "command": (_is_text, "a text: vllm serve MODEL, with options"),
+    "pull_image": (lambda value: isinstance(value, bool) or is_image(value), "a published image, or true"),
+    "command": (is_text, "a text: vllm serve MODEL, with options"),
     "defaults": (_is_table, "a mapping from parameters to values"),
     "env": (_is_table, "a mapping from variables to values"),
     "mods": (_are_mods, "a list of folders, each mods/NAME with letters, digits, dots, hyphens and underscores"),
@@ -181,14 +174,13 @@ _REFUSED: Mapping[str, str] = {
 }
 _RUNTIMES = ("vllm", "vllm-distributed", "vllm-ray")
 #: Keys that version 2 adds.
-_SECOND: Mapping[str, tuple[Callable[[object], bool], str]] = {
+_SECOND: Forms = {
     "runtime": (lambda value: value in _RUNTIMES, f"a runtime that is vLLM: {', '.join(_RUNTIMES)}"),
     "model_revision": (words.is_line, "a branch, a tag or a commit"),
     "mode": (lambda value: value in ("auto", "cluster", "solo"), "auto, cluster or solo"),
     **dict.fromkeys(("min_nodes", "max_nodes"), (_is_count, "a number of nodes")),
     **dict.fromkeys(("metadata", *_WITHOUT_EFFECT), (lambda _value: True, "")),
 }
-_REQUIRED = ("command",)
 #: From this similarity on, an unknown key is a misspelled one.
 _MISSPELLED = 0.8
 
@@ -200,23 +192,22 @@ def _unknown(data: Mapping[Any, Any], keys: Collection[str], second: bool) -> tu
         close = similar.close(key, keys, cutoff=_MISSPELLED)
         if second and key in _REFUSED:
             fix = "put it into an image or a layer of your own (gb10_image_layers), and remove the key"
-            problems.append(_problem(key, f"it {_REFUSED[key]}", "an image, a command and variables", fix))
+            problems.append(problem(key, f"it {_REFUSED[key]}", "an image, a command and variables", fix))
         elif second and not close and words.is_line(key):
             ignored.append(key)
         else:
             fix = f"perhaps use {close[0]}" if close else f"remove it, or use one of {', '.join(keys)}"
-            problems.append(_problem("", f"unknown key {key!r}", "a key of a recipe", fix))
+            problems.append(problem("", f"unknown key {key!r}", "a key of a recipe", fix))
     return problems, ignored
 
 
-def _values(data: Mapping[Any, Any], keys: Mapping[str, tuple[Callable[[object], bool], str]]) -> list[Problem]:
-    missing = [_problem(key, "missing", keys[key][1], f"add {key}") for key in _REQUIRED if key not in data]
-    wrong = [
-        _problem(key, _kind(value), keys[key][1], f"correct {key}")
+def _values(data: Mapping[Any, Any], keys: Forms) -> list[Problem]:
+    missing = [] if "command" in data else [problem("command", "missing", keys["command"][1], "add command")]
+    return missing + [
+        problem(key, _kind(value), keys[key][1], f"correct {key}")
         for key, value in data.items()
         if key in keys and not keys[key][0](value)
     ]
-    return missing + wrong
 
 
 def _command(data: Mapping[str, Any], second: bool) -> tuple[dict[str, str], str, tuple[str, ...]]:
@@ -264,7 +255,7 @@ def _contradictions(recipe: Recipe) -> list[Problem]:
             )
         )
     if recipe.cluster_only and recipe.solo_only:
-        problems.append(_problem("solo_only", "cluster_only is true too", "one of the two", "remove one of them"))
+        problems.append(problem("solo_only", "cluster_only is true too", "one of the two", "remove one of them"))
     if not recipe.container and not recipe.image:
-        problems.append(_problem("container", "missing", "the name of an image", "add container or pull_image"))
+        problems.append(problem("container", "missing", "the name of an image", "add container or pull_image"))
     return problems

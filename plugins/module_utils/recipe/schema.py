@@ -7,19 +7,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Measured
 
 VARIABLE = "gb10_recipe"
-IMAGE = re.compile(r"[A-Za-z0-9][\w./:-]*(@sha256:[0-9a-f]{64})?", re.ASCII)
+#: The check of each key's value, and the expected value in words.
+Forms: TypeAlias = Mapping[str, tuple[Callable[[object], bool], str]]
+_IMAGE = re.compile(r"[A-Za-z0-9][\w./:-]*(@sha256:[0-9a-f]{64})?", re.ASCII)
 #: Variables of the network and of Ray, which the plan sets for each node.
 NETWORK = re.compile(
     r"VLLM_HOST_IP|HOST_IP|MASTER_(ADDR|PORT)|RAY_\w+|NCCL_(SOCKET_IFNAME|IB_\w+|NET\w*)|(GLOO|TP)_SOCKET_IFNAME"
     r"|UCX_NET_DEVICES|OMPI_MCA_\w+|MN_IF_NAME|(ETH|IB)_IF"
 )
+
+
+def problem(key: str, found: str, expected: str, fix: str) -> Problem:
+    """Return the problem of a recipe's key, "" for the whole recipe."""
+    return Problem(f"{VARIABLE}.{key}" if key else VARIABLE, found, expected, fix)
+
+
+def is_text(value: object) -> bool:
+    """Return whether a value of a recipe is a text."""
+    return isinstance(value, str)
+
+
+def is_image(value: object) -> bool:
+    """Return whether a value of a recipe is the name of an image."""
+    return isinstance(value, str) and bool(_IMAGE.fullmatch(value))
 
 
 @dataclass(frozen=True)

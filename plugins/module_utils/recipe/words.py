@@ -33,11 +33,11 @@ _FIELD = re.compile(r"\{\{|\}\}|\{(\w+)\}|[{}]", re.ASCII)
 
 
 class CommandError(Exception):
-    """A command that cannot be planned. ``line``: of the command, from 1; ``found``, ``fix``: see Problem."""
+    """A command that cannot be planned. ``line``: of the text of ``key``, from 1; ``found``, ``fix``: see Problem."""
 
-    def __init__(self, line: int, found: str, fix: str) -> None:
+    def __init__(self, line: int, found: str, fix: str, key: str = "command") -> None:
         super().__init__(found)
-        self.line, self.found, self.fix = line, found, fix
+        self.line, self.found, self.fix, self.place = line, found, fix, f"{key}, line {line}"
 
 
 def fill(template: str, values: Mapping[str, str], literal: bool = False) -> str:

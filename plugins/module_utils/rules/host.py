@@ -80,7 +80,7 @@ def _bad_kernel(view: View) -> list[Found]:
 
 def _monitor(view: View) -> list[Found]:
     found = view.variable("RAY_memory_monitor_refresh_ms", lambda value: value != "0")
-    return when(view.situation.executor == "ray", *found)
+    return when(view.by_ray, *found)
 
 
 def _no_ray(view: View) -> list[Found]:
@@ -88,11 +88,11 @@ def _no_ray(view: View) -> list[Found]:
     upstream = _UPSTREAM.match(launch.image)
     new = _ngc(view) >= _NO_RAY or (upstream is not None and (version(upstream[1]) or ()) >= _NO_RAY_UPSTREAM)
     bare = new if launch.image_has_ray is None else not launch.image_has_ray
-    return when(launch.runtime == "container" and launch.executor == "ray" and bare, ("image", launch.image))
+    return when(launch.runtime == "container" and view.by_ray and bare, ("image", launch.image))
 
 
 def _nnodes(view: View) -> list[Found]:
-    several = (view.number("--nnodes") or 1) > 1 and view.situation.executor == "ray"
+    several = (view.number("--nnodes") or 1) > 1 and view.by_ray
     return when(several, ("gb10_vllm_extra_args.--nnodes", f"{view.argument('--nnodes')} with Ray"))
 
 

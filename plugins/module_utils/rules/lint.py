@@ -70,7 +70,7 @@ def lint(situation: Situation, waivers: Mapping[str, str]) -> list[Finding]:
 
 def found(rule: Check[View], situation: Situation) -> list[Found]:
     """Return a rule's findings as (input, value), ordered by input, [] without a node of its GPUs."""
-    view = View(situation, rule.gpus)
+    view = View(situation.arguments, situation, rule.gpus)
     return sorted(rule.detect(view), key=itemgetter(0)) if view.nodes else []
 
 

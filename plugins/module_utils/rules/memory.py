@@ -117,7 +117,7 @@ def _connector(view: View) -> list[Found]:
 def _autotune(view: View) -> list[Found]:
     name = "--enable-flashinfer-autotune"
     given = view.argument(name) or view.member("--kernel-config", "enable_flashinfer_autotune").lower()
-    if view.situation.arguments.get(name) is False or given == "false":
+    if view.values.get(name) is False or given == "false":
         return []
     if given:
         return [(f"gb10_vllm_extra_args.{name}", given)]
@@ -129,11 +129,11 @@ def _autotune(view: View) -> list[Found]:
 def _tuning_cache(view: View) -> list[Found]:
     """Find a cache of FlashInfer's tuning that survives a start of several ranks."""
     name = "--enable-flashinfer-autotune"
-    off = view.situation.arguments.get(name) is False
+    off = view.values.get(name) is False
     off = off or view.member("--kernel-config", "enable_flashinfer_autotune").lower() == "false"
     if off or view.ranks == 1 or view.before(*toolchain.SHARED) or not view.before(*toolchain.SYNCHRONIZED):
         return []
-    if view.situation.executor == "ray":
+    if view.by_ray:
         return [(f"gb10_vllm_extra_args.{name}", "not off, and Ray's processes outlive a start of the server")]
     return view.variable(toolchain.AUTOTUNE_FOLDER, lambda value: value is None)
 

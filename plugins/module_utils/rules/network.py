@@ -60,7 +60,7 @@ def _bridge(view: View) -> list[Found]:
     path = changed[_NETWORK][0] if _NETWORK in changed else "network"
     # The two containers of a node share Ray's objects in memory. Ray monitors its drivers by their process IDs. Its
     # token belongs to the service user.
-    options = ("--ipc", "--user", "--pid") if view.situation.executor == "ray" else ("--ipc", "--user")
+    options = ("--ipc", "--user", "--pid") if view.by_ray else ("--ipc", "--user")
     others = [(option, *changed[option]) for option in options if option in changed]
     return when(bridged, (path, view.situation.network or "not given")) + [
         (where, f"{option}={value}") for option, where, value in others if value != _PLANNED.get(option)

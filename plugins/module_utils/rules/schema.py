@@ -6,18 +6,15 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import PLAN, Check, Found
-from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import release as version
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import schema as memory_schema
-from ansible_collections.gb10.cluster.plugins.module_utils.model import drafts
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.arguments import Arguments
 
 #: The places that find a rule whose value the plan sets or refuses, and which other launches can have.
 LINT, VERIFY = "module vllm_lint", "verify.yml and module vllm_lint"
@@ -26,13 +23,7 @@ SPARK, THOR = "12.1", "11.0"
 #: Two sources that many rules cite: notes on two Sparks with NGC's image, and on Sparks and Thors over Ethernet.
 CONSELARA = "conselara.dev (vLLM 0.19, NGC 26.04)"
 MIXED_NOTES = "distributed-vllm notes (Sparks and Thors, vLLM 0.17.1)"
-#: Members of a JSON argument that are also options.
-_OPTIONS = {(drafts.OPTION, key): option for option, key in drafts.KEYS.items()}
 _CONDITION = "condition: unit tests; effect: not tested here"
-_SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
-
-#: Maximum length of a JSON argument, in characters.
-_MOST = 100_000
 
 
 @dataclass(frozen=True)
@@ -109,8 +100,8 @@ class Situation:
 
 
 @dataclass(frozen=True)
-class View:
-    """One rule's view of a situation: ``nodes`` are the nodes with the rule's GPUs."""
+class View(Arguments):
+    """One rule's view of a situation and its arguments: ``nodes`` are the nodes with the rule's GPUs."""
 
     situation: Situation
     gpus: tuple[str, ...]
@@ -137,6 +128,11 @@ class View:
         )
 
     @property
+    def by_ray(self) -> bool:
+        """Whether Ray starts the ranks."""
+        return self.situation.executor == "ray"
+
+    @property
     def roce(self) -> bool:
         """Whether several nodes exchange data over RoCE."""
         return self.ranks > 1 and self.situation.transport == "roce"
@@ -155,43 +151,6 @@ class View:
         if known is None or known < (0, 2):
             return False
         return ((known[0], known[1] + 1) if ".dev" in self.situation.release else known) < release
-
-    def argument(self, name: str) -> str:
-        """Return an argument's effective value as text, "" if it is not given or switched off."""
-        value = self.situation.arguments.get(name)
-        if value is None or value is False:
-            return ""
-        return (
-            json.dumps(value)
-            if isinstance(value, Mapping)
-            else " ".join(map(str, value))
-            if isinstance(value, list)
-            else str(value)
-        )
-
-    def speculative(self) -> list[str]:
-        """Return the given arguments about speculative decoding: a JSON object, its dotted members, or own options."""
-        return [
-            name
-            for name in self.situation.arguments
-            if (name.partition(".")[0] == drafts.OPTION or name in drafts.KEYS) and self.argument(name)
-        ]
-
-    def member(self, name: str, key: str) -> str:
-        """Return a member of an argument (a JSON object, or given by its dotted name or an option); "" if not given."""
-        if alone := self.argument(f"{name}.{key}") or self.argument(_OPTIONS.get((name, key), "")):
-            return alone
-        try:
-            found = bounded_json.load(self.argument(name) or "{}", _MOST)
-        except ValueError:  # the argument parser reports it
-            return ""
-        value = found.get(key) if isinstance(found, Mapping) else None
-        return "" if value is None else str(value)
-
-    def number(self, name: str) -> float | None:
-        """Return an argument as a number; vLLM reads 128k as 128000 and 128K as 131072. None if it is not a number."""
-        match = re.fullmatch(r"(\d*\.?\d+)([kKmMgG]?)", self.argument(name))
-        return float(match[1]) * _SUFFIXES[match[2]] if match else None
 
     def variable(self, name: str, wrong: Callable[[str | None], bool]) -> list[Found]:
         """Return a variable's wrong values with their nodes; ``wrong`` gets None for an unset variable."""

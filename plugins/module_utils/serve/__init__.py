@@ -4,5 +4,5 @@
 
 """Plan how a model is served: parallelism, vLLM's arguments and environment, with reasons. Private to this collection.
 
-Entry: plan.decide.
+Entry: plan.decide. Memory, split and origin of options have own modules.
 """

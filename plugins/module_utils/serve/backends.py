@@ -12,11 +12,11 @@ model_executor/warmup/kernel_warmup.py and layers/fused_moe/oracle; flashinfer-a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.model import layers as model_layers
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import ModelConfig, Shape
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import SPARK, Situation, View
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import SPARK
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.arguments import Arguments
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import Release
 
 ATTENTION, MOE, AUTOTUNE = "--attention-backend", "--moe-backend", "--enable-flashinfer-autotune"
@@ -54,9 +54,9 @@ def environment(scheme: str, flashinfer: bool) -> dict[str, str]:
 
 
 def named(
-    release: Release, config: ModelConfig, kv_dtype: str, given: Mapping[str, Any], flashinfer: bool
+    release: Release, config: ModelConfig, kv_dtype: str, given: Arguments, flashinfer: bool
 ) -> tuple[list[str], list[str]]:
-    """Name each backend that neither the model nor the user has ``given``, by option name: arguments and reasons.
+    """Name each backend that neither the model nor the user has ``given``: arguments and reasons.
 
     ``kv_dtype``: the type of the KV cache.
     """
@@ -69,18 +69,17 @@ def named(
     }
     words = {name: (f"{name}={backend}", reasons[name]) for name, backend in wanted.items() if backend}
     words[AUTOTUNE] = ("--no-enable-flashinfer-autotune", "tuning next to the loaded model exhausted the memory")
-    view = View(Situation(arguments=given), ())
     new = [
         pair
         for name, pair in words.items()
-        if name in release.options and name not in given and not view.member(*_ELSEWHERE[name])
+        if name in release.options and name not in given.values and not given.member(*_ELSEWHERE[name])
     ]
     return [word for word, _why in new], [f"{word}: {why}" for word, why in new]
 
 
-def _attention(release: Release, shape: Shape | None, kv_dtype: str, given: Mapping[str, Any], flashinfer: bool) -> str:
+def _attention(release: Release, shape: Shape | None, kv_dtype: str, given: Arguments, flashinfer: bool) -> str:
     """Return the attention backend, "" if vLLM has to choose: it refuses a named one that a layer cannot use."""
-    drafts = bool(View(Situation(arguments=given), ()).speculative())
+    drafts = bool(given.speculative())
     if shape is None or kv_dtype == "nvfp4" or (drafts and release.number < _DRAFTS):
         return ""
     if shape.of("mla"):
@@ -93,22 +92,21 @@ def _attention(release: Release, shape: Shape | None, kv_dtype: str, given: Mapp
 
 def compiled(
     release: Release,
-    arguments: Mapping[str, Any],
+    arguments: Arguments,
     variables: Mapping[str, str],
     capability: str | None,
     scheme: str,
     experts: bool,
 ) -> list[str]:
-    """Return the kernels that FlashInfer compiles, from effective arguments by name and a rank's variables; [] for
+    """Return the kernels that FlashInfer compiles, from effective arguments and a rank's variables; [] for
     none.
 
     A choice that is left to vLLM counts if FlashInfer may be its result.
     """
-    view = View(Situation(arguments=arguments), ())
-    attention, moe, tuned = (view.argument(name) or view.member(*_ELSEWHERE[name]) for name in _ELSEWHERE)
+    attention, moe, tuned = (arguments.argument(name) or arguments.member(*_ELSEWHERE[name]) for name in _ELSEWHERE)
     # Only on 12.x FlashInfer may be the result of a choice that is left to vLLM.
     spark = capability == SPARK
-    tunes = AUTOTUNE not in arguments and AUTOTUNE in release.options and spark
+    tunes = AUTOTUNE not in arguments.values and AUTOTUNE in release.options and spark
     made = {
         "the sampler": variables.get(SAMPLER, str(int(release.number >= _SAMPLED))) != "0",
         "attention": "FLASHINFER" in attention.upper() or (not attention and spark),

@@ -110,6 +110,20 @@ class Inputs:
     drops_caches: bool
     packages: Collection[str] = ()
 
+    @property
+    def on_gb10(self) -> bool:
+        """Whether the ranks run on a GB10's GPU. Memory and kernel settings do not apply to the CPUs of the lab."""
+        return self.stack.device == stacks.CUDA and any(node.capability == rules_schema.SPARK for node in self.nodes)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the decision: arguments of vLLM, reasons and problems."""
+
+    args: Sequence[str] = ()
+    why: Sequence[str] = ()
+    problems: Sequence[Problem] = ()
+
 
 @dataclass(frozen=True)
 class Decision:

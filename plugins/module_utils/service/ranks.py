@@ -97,7 +97,7 @@ def ray(plan: Plan, settings: ServiceSettings, learned: Learned) -> Service:
 
 def vllm(plan: Plan, settings: ServiceSettings, learned: Learned) -> Service:
     """Return the service of vLLM on the plan's node."""
-    native, by_ray = plan.runtime.kind == stacks.NATIVE, plan.executor == "ray"
+    native, by_ray = plan.runtime.kind == stacks.NATIVE, plan.by_ray
     keyed, grouped = plan.node.head and plan.api_key, not by_ray and len(plan.nodes) > 1
     service = [
         *_user(plan),

@@ -9,22 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Situation, View
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import coverage
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.arguments import Arguments
 
 _WORD = re.compile(r"[\w.-]{1,60}")
 
 
-def view(words: Sequence[str], release: str) -> View | None:
+def view(words: Sequence[str], release: str) -> Arguments | None:
     """Return the arguments of ``vllm serve MODEL ...``, None for another command or an unknown release."""
     if "serve" not in words[1:] or not release or not vllm_release_checks.known(release):
         return None
     values, _problems = vllm_release_checks.parse(words[words.index("serve", 1) + 2 :], release)
-    return View(Situation(arguments=values), ())
+    return Arguments(values)
 
 
-def backend(given: View, option: str) -> str:
+def backend(given: Arguments, option: str) -> str:
     """Return the value of an option, also from the JSON argument that sets it; "" if neither is given."""
     member = coverage.MEMBERS.get(option)
     return given.argument(option) or (given.member(*member) if member else "")

@@ -16,10 +16,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import E
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
 from ansible_collections.gb10.cluster.plugins.module_utils.launch.choices import MESSAGES, Process
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import ORACLE, ROWS
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import View
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import command_line
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import Cluster, Detect, VerifiedNode, of_nodes
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.arguments import Arguments
 
 #: The releases whose messages were read, as (major, minor). In others, a missing message means nothing.
 _READ = ((0, 18), (0, 33))
@@ -58,13 +58,13 @@ def planned(argv: Sequence[str], variables: Mapping[str, str], release: str) -> 
     }
 
 
-def _autotune(given: View) -> str:
-    flag = given.situation.arguments.get("--enable-flashinfer-autotune")
+def _autotune(given: Arguments) -> str:
+    flag = given.values.get("--enable-flashinfer-autotune")
     member = given.member("--kernel-config", "enable_flashinfer_autotune")
     return {"true": "on", "false": "off"}.get((member if flag is None else str(flag)).lower(), "")
 
 
-def _with_graphs(given: View) -> bool:
+def _with_graphs(given: Arguments) -> bool:
     if given.argument("--enforce-eager") or given.argument("--optimization-level") == "0":
         return False
     return given.member("--compilation-config", "cudagraph_mode").upper() != "NONE"

@@ -56,6 +56,7 @@ PLAN: dict[str, Any] = {
     "nodes": [],
 }
 WORKER = {**PLAN, "node": {**PLAN["node"], "name": "spark2", "address": "10.110.0.2", "head": False}}
+PAIR = [{"name": name, "head": name == "spark1", "additions": {}, "environment": {}} for name in ("spark1", "spark2")]
 IMAGE = "vllm/vllm-openai@sha256:" + "1" * 64
 INSIDE: dict[str, Any] = {
     **PLAN,
@@ -118,10 +119,9 @@ def test_vllm_argv() -> None:
 
 
 def test_ranks_meet_without_ray() -> None:
-    nodes = [
-        {"name": name, "head": name == "spark1", "additions": {}, "environment": {}} for name in ("spark1", "spark2")
-    ]
-    head, worker = ({**plan, "executor": "mp", "nodes": nodes} for plan in (PLAN, WORKER))
+    alone = typed({**PLAN, "executor": "mp", "nodes": PAIR[:1]})
+    assert launch_argv.vllm_argv(alone)[-1].endswith("backend=mp"), "a single node meets nobody"
+    head, worker = ({**plan, "executor": "mp", "nodes": PAIR} for plan in (PLAN, WORKER))
     both = ["--tensor-parallel-size=2", "--pipeline-parallel-size=1", "--distributed-executor-backend=mp", "--nnodes=2"]
     meet = ["--master-addr=10.110.0.1", "--master-port=29501"]
     assert launch_argv.vllm_argv(typed(head))[3:] == [
@@ -154,10 +154,7 @@ def test_ranks_meet_without_ray() -> None:
 
 
 def test_replicas_meet_at_the_heads_address() -> None:
-    nodes = [
-        {"name": name, "head": name == "spark1", "additions": {}, "environment": {}} for name in ("spark1", "spark2")
-    ]
-    common = {"nodes": nodes, "tensor_parallel_size": 1, "data_parallel_size": 2}
+    common = {"nodes": PAIR, "tensor_parallel_size": 1, "data_parallel_size": 2}
     meet = ["--data-parallel-size=2", "--data-parallel-size-local=1", "--data-parallel-address=10.110.0.1"]
     head, worker = ({**plan, **common, "executor": "mp"} for plan in (PLAN, WORKER))
     assert launch_argv.vllm_argv(typed(head))[-4:] == [*meet, "--data-parallel-rpc-port=29501"]
@@ -216,11 +213,6 @@ def test_the_entry_point_of_nvidias_images_starts_the_program() -> None:
         assert option(argv, "entrypoint") is None
 
 
-def test_a_single_node_meets_nobody() -> None:
-    alone = [{"name": "spark1", "head": True, "additions": {}, "environment": {}}]
-    assert launch_argv.vllm_argv(typed({**PLAN, "executor": "mp", "nodes": alone}))[-1].endswith("backend=mp")
-
-
 def contained(unit: str = launch_argv.VLLM, **changes: Any) -> list[str]:
     """Return the argv of a container, with changes to its plan."""
     return launch_argv.contained(typed({**INSIDE, **changes}), unit, ["vllm", "serve", "x"], "990:980")
@@ -260,8 +252,9 @@ def test_a_container_gets_nothing_that_it_does_not_need(changes: dict[str, Any],
     assert part not in " ".join(contained(**changes))
 
 
-def test_vllm_shares_the_processes_of_ray() -> None:
+def test_vllm_shares_the_processes_of_ray_and_does_not_run_as_root() -> None:
     assert option(contained(), "pid") == "container:gb10-ray"
+    assert option(launch_argv.contained(typed(INSIDE), launch_argv.VLLM, ["vllm"]), "user") == "65534:65534"
 
 
 def test_a_container_that_only_looks_is_closed_whatever_the_users_options_are() -> None:
@@ -280,10 +273,6 @@ def test_a_container_that_only_looks_is_closed_whatever_the_users_options_are() 
         "image",
     ]
     assert option(launch_argv.query_argv(plan, "image", ["python3"], gpu=True), "gpus") == "all"
-
-
-def test_no_container_runs_as_root() -> None:
-    assert option(launch_argv.contained(typed(INSIDE), launch_argv.VLLM, ["vllm"]), "user") == "65534:65534"
 
 
 def test_a_container_mounts_what_additions_bring_and_runs_the_image_that_was_proved() -> None:

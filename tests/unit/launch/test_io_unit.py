@@ -59,21 +59,30 @@ def test_a_new_service_is_written_enabled_and_started(host: Host) -> None:
     assert host.unit.read_text(encoding="utf-8") == "[Service]\n"
 
 
-def test_a_written_service_is_not_started(host: Host) -> None:
-    done, calls = host.call(MISSING, state="written", **PLAN)
-    assert done["changed"] and done["start_needed"] and host.unit.exists() and calls == []
+EQUAL = {**RUNNING, "MainPID": "0", "ActiveState": "activating", "Environment": "GB10_INPUTS=abc"}
+CONTAINER = {"ExecStopPost": "{ path=/usr/bin/docker ; argv[]=/usr/bin/docker rm --force gb10-x ; }"}
 
 
-def test_an_equal_service_is_left_alone(host: Host) -> None:
-    host.call(MISSING, state="written", **PLAN)
-    shown = {**RUNNING, "MainPID": "0", "ActiveState": "activating", "Environment": "GB10_INPUTS=abc"}
-    done, calls = host.call(shown, state="started", **PLAN)
-    assert not done["changed"] and calls == []
-
-
-def test_other_inputs_restart_a_running_service(host: Host) -> None:
-    done, calls = host.call(RUNNING, state="started", **PLAN)
-    assert done["drops"] and calls == ["daemon-reload", "--no-block restart"]
+@pytest.mark.parametrize(
+    ("shown", "given", "expected", "drops"),
+    [
+        (MISSING, {"state": "written", **PLAN}, [], False),
+        (EQUAL, {"state": "started", **PLAN}, [], False),
+        (RUNNING, {"state": "started", **PLAN}, ["daemon-reload", "--no-block restart"], True),
+        ({**RUNNING, **CONTAINER}, {"state": "started", **PLAN}, ["stop", "daemon-reload", "--no-block restart"], True),
+        (STOPPED, {"state": "started"}, ["daemon-reload", "enable", "--no-block start"], False),
+    ],
+    ids=["written only", "equal", "other inputs", "other inputs of a container", "the unit of the node"],
+)
+def test_a_service_is_started_as_it_is_needed(
+    host: Host, shown: dict[str, str], given: dict[str, Any], expected: list[str], drops: bool
+) -> None:
+    equal = shown is EQUAL
+    if equal:
+        host.call(MISSING, state="written", **PLAN)
+    done, calls = host.call(shown, **given)
+    assert (calls, done["drops"], host.unit.exists()) == (expected, drops, "unit" in given)
+    assert done["changed"] is done["start_needed"] is not equal
 
 
 def test_a_running_service_is_not_restarted_without_permission(host: Host) -> None:

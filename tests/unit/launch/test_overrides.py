@@ -11,7 +11,6 @@ from typed_plans import typed, typed_node
 
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_overrides, overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.model import quantization
-from ansible_collections.gb10.cluster.plugins.module_utils.patch import checks as patch_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import PlannedNode
 
 Data = dict[str, Any]
@@ -97,52 +96,6 @@ FLOAT8, FLOAT4, INT8 = (
 )
 def test_quantization(config: Data | None, expected: str) -> None:
     assert quantization.quantization_of(config).kind == expected
-
-
-def result(**changes: Any) -> Data:
-    patch = {"name": "w8a8", "status": "applied", "reason": "because"}
-    return {
-        "capability": "12.1",
-        "vllm_version": "0.22.1",
-        "package_dir": "/opt/vllm",
-        "patches": [patch],
-        "files": {"a.py": "1"},
-        "flags": [],
-        "environment": {},
-        **changes,
-    }
-
-
-@pytest.mark.parametrize(
-    ("changes", "path", "found"),
-    [
-        ({"files": {"a.py": "2"}}, "spark2.a.py", "it would differ from the file on spark1"),
-        ({"vllm_version": "0.24.0"}, "spark2.vllm_version", "vLLM 0.24.0 on spark2, and 0.22.1 on spark1"),
-        ({"flags": ["--x"]}, "spark2.flags", "['--x'] on spark2, and [] on spark1"),
-        ({"environment": {"X": "1"}}, "spark2.environment", "{'X': '1'} on spark2, and {} on spark1"),
-    ],
-)
-def test_nodes_that_would_differ_are_named(changes: Data, path: str, found: str) -> None:
-    (problem,) = patch_checks.check({"spark1": result(), "spark2": result(**changes)})
-    assert (problem.path, problem.found) == (path, found)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [result(), {"changed": False, "skipped": True}, result(capability="11.0", files={"a.py": "2"}), result(files={})],
-    ids=["equal", "no runtime yet", "another GPU", "no patch to remove"],
-)
-def test_nodes_that_may_differ_have_no_problem(other: Data) -> None:
-    assert patch_checks.check({"spark1": result(), "spark2": other}) == []
-
-
-def test_a_patch_that_cannot_be_made_is_told_for_each_node() -> None:
-    broken = [{"name": "w8a8", "status": "unsupported", "reason": "a.py: expected f"}]
-    problems = patch_checks.check({"spark1": result(patches=broken), "spark2": result(patches=broken)})
-    assert [(problem.path, problem.found) for problem in problems] == [
-        (f"spark{n}.w8a8", "a.py: expected f") for n in (1, 2)
-    ]
-    assert "vllm_patch_patches" in problems[0].fix
 
 
 def test_the_recorded_overrides_are_those_of_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -187,6 +187,17 @@ class Fake(io_guard.Guard):
         found, self.lines = guard.refused(self.lines), b""
         return found
 
+    def begin(self, node: dict[str, Any], *ranks: int) -> None:
+        """Let ranks start."""
+        self.look()
+        node["ranks"] = frozenset(ranks)
+        self.look()
+
+    def pressed(self, *left: int) -> None:
+        """Take samples with so many bytes left."""
+        for self.left in left:
+            self.sample()
+
 
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str, Any]]:
@@ -218,9 +229,7 @@ def test_below_the_floor_it_kills_records_and_stops(node: dict[str, Any], tmp_pa
     found.left, node["ranks"] = 10 * GIB, frozenset({7})
     found.look()
     assert recorded(tmp_path, "PRESENT")["minimum"] == 10 * GIB
-    for left in (4 * GIB, 2 * GIB, 3 * GIB):
-        found.left = left
-        found.sample()
+    found.pressed(4 * GIB, 2 * GIB, 3 * GIB)
     assert node["calls"] == []
     found.left, node["now"] = GIB, 134.0
     found.sample()
@@ -236,11 +245,8 @@ def test_below_the_floor_it_kills_records_and_stops(node: dict[str, Any], tmp_pa
 def test_a_floor_of_zero_only_records(node: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "STARTS").write_text("damaged", encoding="utf-8")
     found = Fake(0)
-    found.look()
-    node["ranks"] = frozenset({7})
-    found.look()
-    found.left = 0
-    found.sample()
+    found.begin(node, 7)
+    found.pressed(0)
     found.left, node["ranks"], node["now"] = 9 * GIB, frozenset(), 150.0
     found.look()
     assert node["calls"] == []
@@ -354,9 +360,7 @@ def test_the_largest_other_process_has_no_secret_and_is_outside_of_the_services(
 def serve(found: Fake, node: dict[str, Any], ranks: set[int]) -> None:
     """Let ranks serve after their start."""
     node["ranks"] = frozenset()
-    found.look()
-    node["ranks"] = frozenset(ranks)
-    found.look()
+    found.begin(node, *ranks)
     node["now"] += LIMIT
     found.look()
 
@@ -364,20 +368,17 @@ def serve(found: Fake, node: dict[str, Any], ranks: set[int]) -> None:
 def test_ranks_that_serve_are_restarted_once_and_then_stopped(node: dict[str, Any], tmp_path: Path) -> None:
     found = Fake(2 * GIB)
     serve(found, node, {7})
-    found.left = GIB
-    found.sample()
+    found.pressed(GIB)
     assert node["calls"] == []
     found.sample()
     assert node["calls"] == ["kill"], "systemd starts the unit again"
     assert not (tmp_path / "STOP").exists()
-    found.sample()
-    found.sample()
+    found.pressed(GIB, GIB)
     assert node["calls"] == ["kill"], "killed ranks may stay for a while"
     found.left = 10 * GIB
     serve(found, node, {8})
-    found.left, node["calls"] = GIB, []
-    found.sample()
-    found.sample()
+    node["calls"] = []
+    found.pressed(GIB, GIB)
     assert node["calls"] == ["kill", "stop, record True"]
     assert recorded(tmp_path, "STOP")["other"] == {"name": "convert", "size": 9 * GIB}
     ends = [each["end"] for each in recorded(tmp_path, "STARTS")]
@@ -387,9 +388,7 @@ def test_ranks_that_serve_are_restarted_once_and_then_stopped(node: dict[str, An
 def test_a_new_start_is_guarded_at_once_after_a_restart(node: dict[str, Any]) -> None:
     found = Fake(2 * GIB)
     serve(found, node, {7})
-    found.left = GIB
-    for _sample in range(2):
-        found.sample()
+    found.pressed(GIB, GIB)
     node["ranks"] = frozenset()
     found.look()
     node["ranks"], node["calls"] = frozenset({8}), []
@@ -404,17 +403,14 @@ def test_a_refusal_of_the_driver_acts_while_little_memory_is_left(
 ) -> None:
     found = Fake(2 * GIB, mode=guard.STOP)
     if starting:
-        found.look()
-        node["ranks"] = frozenset({7})
-        found.look()
+        found.begin(node, 7)
     else:
         serve(found, node, {7})
-    found.left, found.lines = 22 * GIB, GIVEN_UP
-    found.sample()
+    found.lines = GIVEN_UP
+    found.pressed(22 * GIB)
     assert node["calls"] == []
     assert "driver refused memory (NV_ERR_NO_MEMORY) with 22.0 GiB available" in capsys.readouterr().out
-    found.left = 7 * GIB
-    found.sample()
+    found.pressed(7 * GIB)
     assert node["calls"] == [], "the record of before counts no more"
     found.lines = GIVEN_UP
     found.sample()
@@ -435,13 +431,11 @@ def test_the_mode_report_only_records(node: dict[str, Any], tmp_path: Path) -> N
     found.look()
     node["ranks"], found.left = frozenset({7}), GIB
     found.look()
-    for _sample in range(9):
-        found.sample()
+    found.pressed(*[GIB] * 9)
     assert (tmp_path / "PRESENT").exists(), "the start goes on"
     node["now"] += LIMIT
     found.look()
-    for _sample in range(9):
-        found.sample()
+    found.pressed(*[GIB] * 9)
     assert node["calls"] == []
     assert [each["end"] for each in recorded(tmp_path, "STARTS")] == ["reported", "over", "reported"]
 
@@ -572,9 +566,7 @@ def test_the_api_is_asked_only_during_a_start(
     asked: list[Any] = []
     monkeypatch.setattr(io_guard, "listens", lambda address: asked.append(address) or True)
     found = Fake(2 * GIB, ("10.0.0.1", 8000))
-    found.look()
-    node["ranks"] = frozenset({7})
-    found.look()
+    found.begin(node, 7)
     assert asked == []
     found.look()
     assert asked == [("10.0.0.1", 8000)]
@@ -592,8 +584,7 @@ def test_the_present_start_is_written_when_its_minimum_changes(
     found.look()
     node["ranks"] = frozenset({7})
     for left in (10, 10, 12, 9, 9):
-        found.left = left * GIB
-        found.sample()
+        found.pressed(left * GIB)
         found.look()
     assert written == [10 * GIB, 9 * GIB]
 

@@ -230,6 +230,7 @@ def test_the_context_that_is_asked_for_is_planned(sequences: int) -> None:
     assert found.concurrency * 8192 == pytest.approx(found.tokens, rel=0.001)
     assert found.context_of_each == pytest.approx(min(8192, found.tokens / sequences), rel=0.02)
     assert found.context_of_each <= 8192 and (found.context_of_each == 8192) is (sequences == 16)
+    assert plan("Llama-3.1-70B", *[LARGE] * 2, max_model_len=131072).context == 131072, "the whole context"
 
 
 def test_a_model_that_is_too_large_says_by_how_much_and_where() -> None:
@@ -654,7 +655,3 @@ def test_a_model_that_is_too_large_has_its_limits(arguments: dict[str, Any], exp
     assert problem.expected.endswith(expected) and problem.fix.endswith(fix)
     several = plan("Qwen2.5-72B", LARGE, SMALL, SMALL, tensor=1, pipeline=3).problems
     assert ["spark1" in each.found for each in several] == [False] * len(several), "only the nodes that lack memory"
-
-
-def test_the_whole_context_of_a_model_is_planned() -> None:
-    assert plan("Llama-3.1-70B", *[LARGE] * 2, max_model_len=131072).context == 131072

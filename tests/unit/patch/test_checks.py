@@ -21,22 +21,32 @@ ENTRY = {"name": "w8a8", "status": "unsupported", "reason": "another shape"}
 
 
 @pytest.mark.parametrize(
-    ("results", "paths"),
+    ("results", "expected"),
     [
-        ([result(), result(), result(files={"a.py": "1", "b.py": "2"})], []),
-        ([result(), result(vllm_version="0.32.0", files={"a.py": "2"})], ["spark2.vllm_version"]),
+        ([result(), result(patches=[{**ENTRY, "status": "applied"}]), result(files={"b.py": "2"})], {}),
+        (
+            [result(), result(vllm_version="0.32.0", files={"a.py": "2"})],
+            {"spark2.vllm_version": "vLLM 0.32.0 on spark2, and 0.33.0 on spark1"},
+        ),
         (
             [result(), result(flags=["--x"], environment={"X": "1"}, files={"a.py": "2"})],
-            ["spark2.flags", "spark2.environment", "spark2.a.py"],
+            {
+                "spark2.flags": "['--x'] on spark2, and [] on spark1",
+                "spark2.environment": "{'X': '1'} on spark2, and {} on spark1",
+                "spark2.a.py": "it would differ from the file on spark1",
+            },
         ),
-        ([result(), result(capability="9.0", vllm_version="0.32.0"), {"skipped": True}], []),
-        ([result(patches=[{**ENTRY, "status": "applied"}]), result(patches=[ENTRY])], ["spark2.w8a8"]),
+        ([result(), result(capability="9.0", vllm_version="0.32.0", files={"a.py": "2"}), {"skipped": True}], {}),
+        ([result(patches=[ENTRY])] * 2, {"spark1.w8a8": "another shape", "spark2.w8a8": "another shape"}),
     ],
     ids=["equal", "another release", "each difference", "another GPU and a skipped node", "an impossible patch"],
 )
-def test_differences_of_nodes_with_the_same_gpu_are_problems(results: list[dict[str, Any]], paths: list[str]) -> None:
+def test_differences_of_nodes_with_the_same_gpu_are_problems(
+    results: list[dict[str, Any]], expected: dict[str, str]
+) -> None:
     problems = check({f"spark{number}": each for number, each in enumerate(results, 1)})
-    assert [problem.path for problem in problems] == paths
+    assert {problem.path: problem.found for problem in problems} == expected
+    assert all("vllm_patch_patches" in problem.fix for problem in problems if "w8a8" in problem.path)
 
 
 COPY = {

@@ -17,6 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules import context 
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import RULES
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import RuleNode, ServedModel, Situation, View
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.arguments import Arguments
 
 PLAN = json.loads((ROOT / "tests" / "unit" / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
 GIB = 2**30
@@ -905,15 +906,15 @@ def test_what_is_known_about_a_model_and_its_host(more: dict[str, int], moe: boo
     ],
 )
 def test_an_argument_as_text_and_as_a_number(given: Any, text: str, number: float | None) -> None:
-    view = View(Situation(arguments={"--x": given}), ())
-    assert (view.argument("--x"), view.number("--x")) == (text, number)
+    values = Arguments({"--x": given})
+    assert (values.argument("--x"), values.number("--x")) == (text, number)
 
 
 @pytest.mark.parametrize(
     ("given", "member"), [('{"b": false}', "False"), ('{"b": null}', ""), ("[]", ""), ("{", ""), ('"b"', "")]
 )
 def test_a_member_of_an_argument(given: str, member: str) -> None:
-    assert View(Situation(arguments={"--x": given}), ()).member("--x", "b") == member
+    assert Arguments({"--x": given}).member("--x", "b") == member
 
 
 @pytest.mark.parametrize(
@@ -923,9 +924,9 @@ def test_a_member_of_an_argument(given: str, member: str) -> None:
 def test_the_ranks_of_a_command_are_those_of_its_sizes(
     count: int, tensor: int, stages: int, ranks: int, roce: bool
 ) -> None:
-    view = View(situation(count=count, tensor_parallel_size=tensor, pipeline_parallel_size=stages), ())
+    view = View({}, situation(count=count, tensor_parallel_size=tensor, pipeline_parallel_size=stages), ())
     assert (view.ranks, view.roce) == (ranks, roce)
-    assert View(Situation(), ()).ranks == 1
+    assert View({}, Situation(), ()).ranks == 1
 
 
 @pytest.mark.parametrize(("stages", "said"), [(1, ""), (2, ", with 2 pipeline stages")])

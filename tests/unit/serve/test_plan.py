@@ -20,8 +20,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, drafts
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import read_config
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
+from ansible_collections.gb10.cluster.plugins.module_utils.serve import memory as serve_memory
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.arguments import Arguments
 
 SNAPSHOT = Path(__file__).parents[1] / "data" / "plan_two_spark.txt"
 LOCKS = {
@@ -214,16 +216,19 @@ def test_speculative_decoding_needs_states_and_a_layers_cache(method: dict[str, 
     given = inputs("qwen3.6-35b-a3b-nvfp4", count=1)
     shape = given.model.config.shape
     assert shape is not None
-    found = serve_plan._speculating(shape, {"--speculative-config": json.dumps(method)})
+    found = serve_memory._speculating(shape, Arguments({"--speculative-config": json.dumps(method)}))
     assert {layer.kv_cache.pages for layer in found.layers if layer.kv_cache.kind == "state"} == {2 + states}
     assert found.of("full") == shape.of("full") + layers == 10 + layers
     own = {option: str(method[key]) for option, key in drafts.KEYS.items() if key in method}
-    assert serve_plan._speculating(shape, own) == found
-    assert serve_plan._speculating(shape, {}) == shape
+    assert serve_memory._speculating(shape, Arguments(own)) == found
+    assert serve_memory._speculating(shape, Arguments({})) == shape
     # A model without states or keys and values has none of it.
     plain = read_config({**catalog.find("phi-4").config}).shape
     assert plain is not None
-    assert len(serve_plan._speculating(plain, {"--speculative-config": json.dumps(method)}).layers) == 40 + layers
+    assert (
+        len(serve_memory._speculating(plain, Arguments({"--speculative-config": json.dumps(method)})).layers)
+        == 40 + layers
+    )
 
 
 def test_a_draft_leaves_fewer_sequences_in_the_same_memory() -> None:
