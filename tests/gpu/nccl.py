@@ -78,7 +78,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     requires = {"capabilities": capabilities, "sha256": built["sha256"]}
     cases = {}
     for method in METHODS:
-        preferred = (
+        preferred: dict[str, Any] = (
             module("nccl_select", {**prefer, "method": method})
             if method != "wheel"
             else {"environment": {}, "replaced": ""}
