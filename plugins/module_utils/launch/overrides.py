@@ -14,16 +14,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan, PlannedNode
-    from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import ServingNode
 
 #: The role that records the image's ID on a node, as files: {image: id}.
 IMAGE_ROLE = "vllm_runtime"
 #: List variables and their separators. The user's entries and the collection's are merged.
 _LISTS: Mapping[str, str] = {"VLLM_DISABLED_KERNELS": ",", "LD_PRELOAD": ":"}
+
+
+class Overridden(Protocol):
+    """A node with variables of its ranks, and with launch overrides by role."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables of every rank."""
+
+    @property
+    def additions(self) -> Mapping[str, Mapping[str, Any]]:
+        """The launch overrides."""
 
 
 def for_runtime(recorded: Mapping[str, Mapping[str, Any]], runtime: str) -> dict[str, dict[str, Any]]:
@@ -42,7 +53,7 @@ def merge(plan: Plan, role: str, additions: Mapping[str, Mapping[str, Any] | Non
     return replace(plan, nodes=tuple(map(changed, plan.nodes)), node=changed(plan.node))
 
 
-def rank_environment(node: PlannedNode | ServingNode) -> dict[str, str]:
+def rank_environment(node: Overridden) -> dict[str, str]:
     """Return the environment of every process of a node. The plan's and the user's values win over the overrides."""
     result: dict[str, str] = {}
     for layer in [*(addition["environment"] for addition in node.additions.values()), node.environment]:
@@ -57,7 +68,7 @@ def _joined(first: str, second: str, separator: str) -> str:
     return separator.join(dict.fromkeys(entry for entry in entries if entry))
 
 
-def serve_flags(nodes: Sequence[PlannedNode | ServingNode]) -> list[str]:
+def serve_flags(nodes: Sequence[Overridden]) -> list[str]:
     """Return the arguments of ``vllm serve`` from the overrides of all nodes, without duplicates."""
     found = dict.fromkeys(tuple(addition["flags"]) for node in nodes for addition in node.additions.values())
     return [word for flags in found for word in flags]
