@@ -78,11 +78,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     requires = {"capabilities": capabilities, "sha256": built["sha256"]}
     cases = {}
     for method in METHODS:
-        preferred: dict[str, Any] = (
-            module("nccl_select", {**prefer, "method": method})
-            if method != "wheel"
-            else {"environment": {}, "replaced": ""}
-        )
+        preferred: dict[str, Any] = {"environment": {}, "replaced": ""}
+        if method != "wheel":
+            preferred = module("nccl_select", {**prefer, "method": method})
         info = {"path": installed["library"], "requires": {**requires, "alone": method == "link"}}
         cases[method] = run(str(python), len(found["gpus"]), options.bytes, preferred["environment"], info) | {
             "preferred": preferred
