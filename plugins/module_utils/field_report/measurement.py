@@ -47,9 +47,6 @@ def refusal(plan: Plan, recorded: bool, runs: bool, api: Mapping[str, Any]) -> s
     return ""
 
 
-def steps(runs: bool, nodes: int) -> list[str]:
-    """Return the steps as ROLE/TASKS. Those after the bandwidth read the nodes, and return to the former state."""
-    stop = ["vllm_watchdog/stop", "vllm_serve/stop"]
-    bandwidth = ["nccl_sm121_build/bandwidth"] if nodes > 1 else []
-    end = ["vllm_watchdog/main"] if runs else stop
-    return [*stop, *bandwidth, "gb10/main", "ray_cluster/main", "vllm_serve/main", *end]
+def steps(runs: bool) -> list[str]:
+    """Return the steps. Those after the bandwidth return to the former state, and read the nodes again first."""
+    return ["stop", "bandwidth", "gb10", "ray_cluster", "vllm_serve", "vllm_watchdog" if runs else "stop"]

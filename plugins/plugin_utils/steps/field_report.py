@@ -74,7 +74,7 @@ def _measurement(step: Decision, plan: Plan, variables: Mapping[str, Any]) -> Va
     recorded = measurement.current(plan, installed)
     if reason := measurement.refusal(plan, recorded, runs, states[plan.head.name].get("api") or {}):
         return {"failed": True, "msg": reason}
-    return {"changed": False, "serves": runs, "steps": measurement.steps(runs, len(names))}
+    return {"changed": False, "serves": runs, "steps": measurement.steps(runs)}
 
 
 def _report(step: Decision, given: Inputs, variables: Mapping[str, Any]) -> Values:

@@ -377,14 +377,5 @@ def test_a_state_that_could_not_be_restored_is_refused(
 
 def test_a_measurement_ends_as_it_began() -> None:
     assert measurement.serves([STOPPED, RUNNING]) and not measurement.serves([STOPPED, {}])
-    stop = ["vllm_watchdog/stop", "vllm_serve/stop"]
-    assert measurement.steps(True, 2)[-2:] == ["vllm_serve/main", "vllm_watchdog/main"]
-    assert measurement.steps(False, 2)[-2:] == measurement.steps(False, 2)[:2] == stop
-    assert "nccl_sm121_build/bandwidth" in measurement.steps(True, 2)
-    assert measurement.steps(True, 1) == [
-        *stop,
-        "gb10/main",
-        "ray_cluster/main",
-        "vllm_serve/main",
-        "vllm_watchdog/main",
-    ]
+    assert measurement.steps(True)[-2:] == ["vllm_serve", "vllm_watchdog"]
+    assert measurement.steps(False)[-1] == measurement.steps(False)[0] == "stop"
