@@ -132,7 +132,7 @@ def test_a_build_that_is_not_right_is_refused(
     assert (workers[-1].check_output(f"ls -A {STORE}"), used(workers[-1])) == before
 
 
-BAD = {
+BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a file that is not there": (
         {"nccl_sm121_build_source": "/none/nccl.tar.gz"},
         "nccl_sm121_build_source: /none/nccl.tar.gz does not exist",

@@ -128,7 +128,7 @@ def test_a_commit_other_than_the_pinned_one_is_refused(cluster: Cluster, head: H
     assert head.check_output(f"stat --format=%i {STORE}/tree") == before
 
 
-def patched(folder: Path, least: str) -> list[str]:
+def patched(folder: Path, least: str) -> tuple[str, str]:
     """Return variables with a patch of one line more, which makes another build."""
     path, old = folder / "more.patch", "cmake>=3.26.1"
     file, place = "requirements/build/cpu.txt", "@@ -1,2 +1,2 @@"
