@@ -52,7 +52,7 @@ def of_the_lab() -> set[str]:
 
 
 def test_the_page_has_every_part() -> None:
-    parts = re.findall(r"^\| `([a-z0-9_-]+)` \| [^`].*\| (.*) \|$", PAGE, re.MULTILINE)
+    parts = re.findall(r"^\| `([a-z0-9._-]+)` \| [^`].*\| (.*) \|$", PAGE, re.MULTILINE)
     assert {name for name, _quick in parts} == known_parts("night").keys()
     assert {name for name, quick in parts if quick != "no"} == set(QUICK)
 
