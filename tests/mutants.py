@@ -26,7 +26,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -225,19 +225,20 @@ def outside(package: str, most: int) -> Any:
 
 def main(named: list[str]) -> int:
     packages, most = (every_package(), SAMPLE) if named == ["all"] else (named or list(PACKAGES), MOST)
-    failed, survivors = False, []
+    failed = False
     print("package          mutants  killed  survived  percent  seconds  CPU", flush=True)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        results = pool.map(lambda package: outside(package, most), packages)
-        for package, (count, survived, seconds, cpu) in zip(packages, results, strict=True):
+        running = {pool.submit(outside, package, most): package for package in packages}
+        for done in as_completed(running):
+            package, (count, survived, seconds, cpu) = running[done], done.result()
             killed = count - len(survived)
             verdict = "" if killed >= least(package) * count else f"  FAILED: at least {least(package):.0%}"
             figures = f"{count:7} {killed:7} {len(survived):9} {killed / count:8.1%} {seconds:8.0f} {cpu:4.0f}"
-            print(f"{package:16} {figures}{verdict}", flush=True)
+            print(f"{package:16} {figures}{verdict}")
+            for place, old, new in survived:
+                print(f"  {place}\n  - {old.strip()}\n  + {new.strip()}")
+            sys.stdout.flush()
             failed |= bool(verdict)
-            survivors += survived
-    for place, old, new in survivors:
-        print(f"\n{place}\n- {old.strip()}\n+ {new.strip()}")
     return int(failed)
 
 
