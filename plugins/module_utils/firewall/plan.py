@@ -103,6 +103,8 @@ def span(text: str) -> tuple[int, int]:
     return (first, last) if 1 <= first <= last <= _LAST_PORT else (0, 0)
 
 
+#: Python's files have no tabs, which nft writes.
+_INDENT = " " * 4
 #: Replaces the table in one step. Each part in capitals is lines, or nothing.
 _RULESET = f"""\
 {_WRITTEN}
@@ -110,37 +112,37 @@ table {TABLE}
 delete table {TABLE}
 table {TABLE} {{
 %(SET)s
-	chain input {{
-		type filter hook input priority filter; policy drop;
-		iifname "lo" accept
+    chain input {{
+        type filter hook input priority filter; policy drop;
+        iifname "lo" accept
 %(TRUSTED)s
-		ct state established,related accept
-		ct state invalid drop
-		meta l4proto {{ 1, 2, 58 }} accept
-		udp sport 67 udp dport 68 accept
-		udp sport 547 udp dport 546 accept
-		ip daddr 224.0.0.251 udp dport 5353 accept
-		ip6 daddr ff02::fb udp dport 5353 accept
+        ct state established,related accept
+        ct state invalid drop
+        meta l4proto {{ 1, 2, 58 }} accept
+        udp sport 67 udp dport 68 accept
+        udp sport 547 udp dport 546 accept
+        ip daddr 224.0.0.251 udp dport 5353 accept
+        ip6 daddr ff02::fb udp dport 5353 accept
 %(OPENED)s
-		meta l4proto tcp counter reject with tcp reset
-	}}
+        meta l4proto tcp counter reject with tcp reset
+    }}
 %(SERVING)s
 }}
 """
 #: The peers, which the chain of incoming traffic matches.
 _SET = """\
-	set peers {
-		typeof iifname . ip saddr
-		elements = { %s }
-	}"""
+    set peers {
+        typeof iifname . ip saddr
+        elements = { %s }
+    }"""
 #: Lets only the given users serve on the ranks' ports.
 _SERVING = """\
-	chain serving {
-		type filter hook output priority filter; policy accept;
-		tcp flags & syn != syn accept
-		tcp sport { %(ports)s } meta skuid { %(users)s } accept
-		tcp sport { %(ports)s } counter drop
-	}"""
+    chain serving {
+        type filter hook output priority filter; policy accept;
+        tcp flags & syn != syn accept
+        tcp sport { %(ports)s } meta skuid { %(users)s } accept
+        tcp sport { %(ports)s } counter drop
+    }"""
 
 
 def ruleset(access: Access, ssh_ports: Iterable[int], others: Iterable[str] = ()) -> str:
@@ -171,11 +173,11 @@ def ruleset(access: Access, ssh_ports: Iterable[int], others: Iterable[str] = ()
     serving = {"ports": ", ".join(access.served_ports), "users": ", ".join(map(str, access.serving_users))}
     text = _RULESET % {
         "SET": _SET % entries if entries else "",
-        "TRUSTED": "\n".join(f"\t\t{match} accept" for match in trusted),
-        "OPENED": "\n".join(f"\t\t{match} accept" for match in opened),
+        "TRUSTED": "\n".join(f"{_INDENT * 2}{match} accept" for match in trusted),
+        "OPENED": "\n".join(f"{_INDENT * 2}{match} accept" for match in opened),
         "SERVING": _SERVING % serving if all(serving.values()) else "",
     }
-    return re.sub(r"\n{2,}", "\n", text)
+    return re.sub(r"\n{2,}", "\n", text).replace(_INDENT, "\t")
 
 
 def _sources(clients: Sequence[str]) -> list[str]:
