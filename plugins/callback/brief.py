@@ -22,6 +22,7 @@ description:
     so
       no name.
   - A terminal gets names of roles without the collection's, and a recap without zeros, which need not be broken.
+  - Prints each line at once, also to a pipe.
   - Prints the escape sequences of control characters in results, which could change the terminal.
   - Prints no validation of arguments that succeeds, no included file, and no play without hosts.
   - With C(-v), prints all of these and errors like the default output.
@@ -43,6 +44,7 @@ requirements:
 """
 
 import dataclasses
+import io
 import os
 import sys
 import time
@@ -87,6 +89,9 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
     def __init__(self) -> None:
         require()
         super().__init__()
+        # Ansible flushes only when a task begins, so a pipe, such as to tee, would get a task's lines in blocks of 8 KB.
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(line_buffering=True)
         # The last failed task of each host, with its message.
         self._failed: dict[str, tuple[str, list[str]]] = {}
         # The messages of failed items, by host and task.

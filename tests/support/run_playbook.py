@@ -23,7 +23,6 @@ _ENVIRONMENT = {
     "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
     "ANSIBLE_FORCE_COLOR": "0",
     "ANSIBLE_NOCOLOR": "1",
-    "PYTHONUNBUFFERED": "1",
 }
 # Tests read the names of tasks, and the recap.
 _ENVIRONMENT["GB10_ANSWER_ONLY"] = "0"
