@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from repository import ROOT
 from run_module import program
@@ -48,6 +49,7 @@ class Site:
         return dict(json.loads(text))
 
 
+@pytest.mark.slow
 def test_after_a_failed_run_with_an_invalid_variable(tmp_path: Path) -> None:
     site = Site(tmp_path, gb10_api_port="many")
     assert site.play("site.yml").status != 0

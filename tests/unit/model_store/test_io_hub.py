@@ -421,6 +421,7 @@ SMI = """case "$*" in
 esac"""
 
 
+@pytest.mark.slow
 def test_the_role_plans_the_same_before_and_after_the_download(tmp_path: Path, hub: Hub) -> None:
     hub.gated = True
     planner = Planner(tmp_path, hub.url)
@@ -436,6 +437,7 @@ def test_the_role_plans_the_same_before_and_after_the_download(tmp_path: Path, h
     assert hub.asked == [], "the node has the model"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="the record is root's")
 def test_what_each_node_downloads_by_itself_is_kept(tmp_path: Path, hub: Hub) -> None:
     if not permitted(tmp_path / "probe"):

@@ -143,6 +143,7 @@ def done(folder: Path, *arguments: str) -> Run:
     return run(f"{folder}/play.yml", ["-i", f"{folder}/hosts.json", *arguments])
 
 
+@pytest.mark.slow
 def test_a_run_beside_others_and_one_that_was_killed(folder: Path) -> None:
     run_and_kill(f"{folder}/play.yml", ["-i", f"{folder}/hosts.json", *ONE, "command='sleep 300'"], "command")
     (file,) = folder.glob("*/lock.json")

@@ -70,6 +70,7 @@ def head(tmp_path: Path) -> Head:
     return Head(tmp_path)
 
 
+@pytest.mark.slow
 def test_later_runs_use_the_image_of_the_first_pull(head: Head) -> None:
     pinned, _provided = head.run("--check")
     assert (pinned.changed_tasks(), head.pins.exists()) == ({"Load or pull the image on the head"}, False)
@@ -93,6 +94,7 @@ def test_later_runs_use_the_image_of_the_first_pull(head: Head) -> None:
     assert f"runs {FIRST}" in provided.assert_ok().output, "pulled by its digest"
 
 
+@pytest.mark.slow
 def test_an_update_pins_the_image_that_the_tag_means_now(head: Head) -> None:
     head.pins.parent.mkdir()
     head.pins.write_text(json.dumps({TAG: {"digest": OLD, "image_id": FIRST}}) + "\n", encoding="utf-8")
