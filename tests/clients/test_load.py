@@ -204,10 +204,10 @@ async def status(entry, count):
         found.append(message.get("status"))
     scope = {"type": "http", "method": "POST", "path": "/v1/responses", "headers": [(b"authorization", b"Bearer k")]}
     scope["app"] = app
-    began = time.monotonic()
+    began = time.process_time()
     await io_guard.Guard(api)(scope, receive, send)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    print(json.dumps({"status": found[0], "seconds": time.monotonic() - began, "memory": memory}))
+    print(json.dumps({"status": found[0], "seconds": time.process_time() - began, "memory": memory}))
 asyncio.run(status(json.loads(sys.argv[2]), int(sys.argv[3])))
 """
 
