@@ -89,7 +89,7 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
     def __init__(self) -> None:
         require()
         super().__init__()
-        # Ansible flushes only when a task begins, so a pipe, such as to tee, would get a task's lines in blocks of 8 KB.
+        # Ansible flushes when a task begins. A pipe, such as to tee, would get the lines of a task in blocks of 8 KB.
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(line_buffering=True)
         # The last failed task of each host, with its message.

@@ -177,12 +177,20 @@ class Status:
         finally:
             ended.set()
             teller.join()
+            self.end(reason)
+
+    def receive(self) -> None:
+        """Note that files are fetched. A thread may learn late that another one has failed."""
+        with self.writing:
             if self.state != "failed":
-                self.end(reason)
+                self.state = "receiving"
 
     def end(self, reason: str = "") -> None:
-        """Write the result to the file and the log."""
-        self.reason, self.state = reason, "failed" if reason else "complete"
+        """Write the result to the file and the log. The first failure stays."""
+        with self.writing:
+            if self.state == "failed":
+                return
+            self.reason, self.state = reason, "failed" if reason else "complete"
         self.write()
         say(reason or f"complete after {time.monotonic() - self.began:.1f} s: {self.total} bytes")
 

@@ -117,7 +117,7 @@ def complete(store: Store, fetch: Callable[[Entry], None], streams: int, verify:
             if keep:
                 store.check(entry, known.get((entry.path, entry.size), ""))
             if not entry.verified:
-                store.status.state = "receiving"
+                store.status.receive()
                 fetch(entry)
         except GaveUpError as error:
             store.give_up(str(error))

@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -345,6 +346,33 @@ def test_a_source_that_cannot_be_read_is_the_reason(
     reason = head.copy(source)["reason"]
     # The files are copied in parallel.
     assert reason.startswith(f"{source}/") and reason.endswith(" cannot be read: Input/output error")
+
+
+def test_a_failure_stays_though_another_file_begins_later(tmp_path: Path) -> None:
+    files = tuple(model_store_plan.File(name, 1) for name in "ab")
+    status = io_files.Status(str(tmp_path / "status.json"), 2)
+    store = io_store.Store(str(tmp_path), model_store_plan.Manifest("m", "", "", files), status)
+
+    def fetch(entry: io_store.Entry) -> None:
+        if entry.path == "a":
+            store.give_up("the first reason")
+            failed.set()
+            raise io_files.GaveUpError("a later reason")
+        entry.accept("")
+
+    failed, begun = threading.Event(), threading.Barrier(2)
+
+    def check(entry: io_store.Entry, _known: str) -> None:
+        # Both have passed the question whether another one has failed.
+        begun.wait(30)
+        if entry.path == "b":
+            failed.wait(30)
+
+    store.check = check  # type: ignore[method-assign]
+    with status.reported():
+        io_store.complete(store, fetch, 2, verify=False)
+    found = json.loads((tmp_path / "status.json").read_text(encoding="utf-8"))
+    assert (found["state"], found["reason"]) == ("failed", "the first reason")
 
 
 def test_root_does_not_write_through_a_link_in_the_models_folder(tmp_path: Path) -> None:
