@@ -191,8 +191,9 @@ class Status:
             if self.state == "failed":
                 return
             self.reason, self.state = reason, "failed" if reason else "complete"
-        self.write()
+        # A reader of the file may end the program.
         say(reason or f"complete after {time.monotonic() - self.began:.1f} s: {self.total} bytes")
+        self.write()
 
 
 def say(text: str) -> None:
