@@ -177,8 +177,9 @@ def fetch(options: argparse.Namespace) -> int:
     keep = not (source and options.verify) or source == options.folder
     with store.status.reported():
         io_store.complete(store, origin, options.streams, options.verify, keep)
-    if not (source or store.reason):
-        shutil.rmtree(f"{options.folder}/{_CACHE}", ignore_errors=True)
+        # Before the result: its reader may end this program.
+        if not (source or store.reason) and os.path.isdir(f"{options.folder}/{_CACHE}"):
+            shutil.rmtree(f"{options.folder}/{_CACHE}")
     return int(store.status.state == "failed")
 
 

@@ -21,6 +21,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError, refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_wheels, layers
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import last
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,7 @@ def run(module: AnsibleModule, given: Inputs) -> dict[str, Any]:
     status, stdout, stderr = runner(module)(list(given.argv))
     if status != 0:
         fix = "use an image whose interpreter runs, or correct vllm_runtime_image_python"
-        raise ProblemsError([Problem(given.image, stderr.strip(), "its releases", fix)])
+        raise ProblemsError([Problem(given.image, last(stderr), "its releases", fix)])
     name = os.path.basename(given.wheel)
     refuse(layers.release_problems(given.image, stdout, given.vllm, given.torch, name))
     io_file.install_folder(given.folder)
