@@ -97,7 +97,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as common_argument_spec
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_status
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_server
 
 
 def main() -> None:
@@ -115,7 +115,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        found = io_status.served(runner(module), module.params)
+        found = io_server.read(runner(module), module.params)
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **found)

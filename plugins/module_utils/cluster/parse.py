@@ -270,9 +270,13 @@ def _facts(observed: Mapping[str, Any]) -> Facts:
     )
 
 
-def _host(found: Mapping[str, Any] | None) -> HostState | None:
-    """Return a host's state. Recorded facts may lack it."""
-    return load.load(HostState, found, "observed.host") if found else None
+def _host(found: Any) -> HostState | None:
+    """Return a host's state, None if facts of another release have no such one."""
+    try:
+        return load.chosen(HostState, found, "host") if found and isinstance(found, Mapping) else None
+    except TypeError:
+        # It counts as not read.
+        return None
 
 
 def _toolkit(found: Mapping[str, Any]) -> Toolkit:

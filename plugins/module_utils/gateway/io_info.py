@@ -12,7 +12,7 @@ import os
 import time
 import urllib.error
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file, paths
@@ -31,8 +31,8 @@ Uses: TypeAlias = Mapping[str, usage.Client]
 class Report:
     """The state of each model, and the use of the clients."""
 
-    models: Sequence[ModelState] = ()
-    usage: Uses = field(default_factory=dict)
+    models: Sequence[ModelState]
+    usage: Uses
 
 
 class Gateway:
@@ -65,7 +65,7 @@ class Gateway:
             except (OSError, http.client.HTTPException, ValueError) as error:
                 reason = str(error) or type(error).__name__
             if time.monotonic() >= until:
-                return Report(), reason
+                return Report((), {}), reason
             time.sleep(_PAUSE)
 
     def answers(self, model: str, kind: str, seconds: float) -> str:
@@ -91,14 +91,16 @@ def _lacks(models: Sequence[ModelState], expected: Sequence[str], healthy: str) 
 
 def parse(text: str) -> Report:
     """Return the report of a text, which may be of another process. Raises ValueError for other content."""
+    data = bounded_json.load(text, usage.MOST)
     try:
-        found = load.load(Report, bounded_json.load(text, usage.MOST), "report")
+        found = load.load(Report, data, "report")
     except TypeError:
         # The error has the value, which nobody limits.
         raise ValueError("the gateway's report is not valid") from None
     if not all(model.kind in probe.ANSWERS for model in found.models):
         raise ValueError("the gateway's report has a model of an unknown kind")
-    return found
+    # The types have defaults, and no lower limits.
+    return replace(found, usage=usage.parse(json.dumps({"clients": data["usage"]})).clients)
 
 
 def rows(path: str, uses: Uses) -> list[ClientState]:

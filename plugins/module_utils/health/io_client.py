@@ -191,7 +191,7 @@ def first_answer(server: Server, model: str, timeout: float, secret: Secret | No
     """Request one token, vector or score. Returns the kind of the model, the HTTP status, and the reason or "".
 
     They are those of the first request whose route the server has, else of the first request. Without an answer, the
-    status is below 1. Raises SecretError, and OSError for the key's file.
+    status is below 1. Raises SecretError.
     """
     replies = []
     for kind, (path, body) in probe.requests(model).items():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard as api_io_guard
@@ -17,7 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command imp
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_local import Secret
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as fabric_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, log, metrics, symptoms
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, metrics
 from ansible_collections.gb10.cluster.plugins.module_utils.health import status as health_status
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
@@ -32,8 +31,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_re
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as run_lock_plan
 
-#: Lines of the log of a service since boot, and of one start.
-_LOG_LINES, _START_LINES = 2000, 3000
+#: Lines of the log of a service since boot.
+_LOG_LINES = 2000
 #: Maximum characters of the closed gates of a service.
 _MOST_GATE = 2000
 #: Maximum characters of the reason of an alarm.
@@ -236,30 +235,6 @@ def api(server: Server, secret: Secret, seconds: float, timeout: float) -> dict[
     except (OSError, ValueError, LookupError, TypeError) as error:
         facts |= {"answers": False, "reason": f"{server.url}/v1/models lists no model: {error}"}
     return facts
-
-
-def served(run: Run, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the result of the module vllm_info. ``params``: its options. Raises ValueError or OSError."""
-    service = node_io_facts.service(run, params["name"])
-    server = Server(params["url"], params["ca_file"], params["server_name"])
-    healthy, untrusted = io_client.health(server) if service["pid"] else (False, "")
-    answers, reason = None, ""
-    if healthy and params["model"]:
-        secret = io_client.api_key(params["key_file"], params["name"])
-        answers, reason = io_client.answers(server, params["model"], params["timeout"], secret)
-    invocation = params["invocation"] or service["invocation"]
-    entries = io_client.journal(run, io_client.of_start(invocation), _START_LINES) if invocation else []
-    lines = [message for _when, message in entries]
-    return {
-        "service": service,
-        "healthy": healthy,
-        "untrusted": untrusted,
-        "answers": answers,
-        "reason": reason,
-        "progress": log.progress(lines),
-        "cause": symptoms.explain(lines),
-        "ready_after": io_client.ready_after(entries, service["started"]),
-    }
 
 
 def counters(server: Server) -> dict[str, float]:

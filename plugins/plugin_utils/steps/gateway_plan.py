@@ -48,7 +48,8 @@ def run(step: Decision, _given: Inputs, variables: dict[str, Any]) -> dict[str, 
         "lock": lock,
         "environment": f"{folder}/{hashlib.sha256(lock.encode()).hexdigest()[:12]}",
         "ids": [model.id for model in models],
-        **asdict(planned),
+        # Ansible would print `warnings` itself.
+        **{name: value for name, value in asdict(planned).items() if name != "warnings"},
         "notes": [f"warning: {warning}" for warning in planned.warnings],
         "_ansible_verbose_override": True,
     }

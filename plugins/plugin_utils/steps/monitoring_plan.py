@@ -35,7 +35,7 @@ class Inputs:
 
     cluster: str = ""
     golden_result: str = field(metadata={"type": "path"})
-    directory: str = field(default="", metadata={"type": "path"})
+    directory: str = ""
 
 
 def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, Any]:

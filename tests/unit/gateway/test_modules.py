@@ -209,6 +209,26 @@ def test_a_report_that_is_not_expected(report: Any) -> None:
         io_info.parse(json.dumps(report))
 
 
+@pytest.mark.parametrize("report", [{}, {"models": MODELS}, {"usage": {}}])
+def test_a_part_that_is_missing_is_not_an_empty_report(report: Any) -> None:
+    with pytest.raises(ValueError, match=r"^the gateway's report is not valid$"):
+        io_info.parse(json.dumps(report))
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        {},
+        {"last": -5, "models": {}},
+        {"last": 1, "models": {"big": {"requests": 1}}},
+        {"last": 1, "models": {"big": {**COUNT, "failures": -1}}},
+    ],
+)
+def test_counts_are_complete_and_not_negative(client: Any) -> None:
+    with pytest.raises(ValueError, match=r"^an entry is not the use of a (client|model)$"):
+        io_info.parse(json.dumps({"models": MODELS, "usage": {"alice": client}}))
+
+
 @pytest.mark.parametrize(
     ("report", "found"), [("{", "Expecting property name"), (REPORT, "it lists n/big, s/small. Expected: n/big")]
 )
@@ -239,7 +259,7 @@ def test_the_key_goes_to_the_gateways_unit_only(tmp_path: Path) -> None:
     with gateway(REPORT) as (url, asked):
         found, problem = io_info.Gateway(io_client.Server(url), str(tmp_path / "operator.key")).report([], 0)
     assert (found, asked) == (
-        io_info.Report(),
+        io_info.Report((), {}),
         [],
     ) and "instead of gb10-gateway.service, so the API's key was not sent" in problem
 

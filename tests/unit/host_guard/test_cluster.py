@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+import pytest
 from cluster_nodes import cluster_plan, mistakes, planned, spark
 from typed_plans import typed
 
@@ -41,3 +42,18 @@ def test_problems_name_the_node_and_its_variable() -> None:
         "nodes[1].host_guard_gpu_clock",
         "nodes[1].host_guard_hardware_watchdog",
     ]
+
+
+@pytest.mark.parametrize("host", [[], {"values": {"vm.swappiness": 60}}, {"device": "yes"}])
+def test_facts_of_another_form_count_as_not_read(host: Any) -> None:
+    nodes = pair(host_guard_hardware_watchdog=60)
+    nodes[1]["observed"]["host"] = host
+    unread = pair(host_guard_hardware_watchdog=60)
+    del unread[1]["observed"]["host"]
+    assert planned(nodes) == planned(unread)
+
+
+def test_facts_of_a_newer_release_are_read() -> None:
+    nodes = pair(host_guard_hardware_watchdog=60)
+    nodes[1]["observed"]["host"]["added"] = 1
+    assert [problem.path for problem in mistakes(nodes)] == ["nodes[1].host_guard_hardware_watchdog"]
