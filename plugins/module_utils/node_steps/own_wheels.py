@@ -19,8 +19,9 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError, refuse
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_wheels
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import last
 
 _INSTALL = ("install", "--no-cache", "--no-index", "--no-deps", "--reinstall")
 
@@ -56,9 +57,8 @@ def run(module: AnsibleModule, given: Inputs) -> dict[str, Any]:
     uv = [f"{given.environment}/bin/uv", "pip", *_INSTALL, f"--python={given.environment}/bin/python"]
     status, _stdout, stderr = runner(module)(["env", f"UV_COMPILE_BYTECODE={int(given.compile)}", *uv, *paths])
     if status != 0:
-        raise ProblemsError(
-            [Problem("wheels", f"uv failed: {stderr.strip()}", "an installed wheel", "see its message")]
-        )
+        # The environment has changed already.
+        raise ValueError(f"uv failed: {last(stderr)}. Expected: an installed wheel. Fix: see its message.")
     shutil.rmtree(given.folder)
     # Every user could hold uv's lock.
     io_file.install(f"{given.environment}/.lock", None)

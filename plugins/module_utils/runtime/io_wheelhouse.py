@@ -43,7 +43,7 @@ def download(run: Run, folder: str, python: str, index: str) -> None:
     # The node may have no pip outside of environments.
     if not os.path.isfile(f"{pip}/bin/pip"):
         status, stdout, stderr = run([python, "-m", "venv", pip])
-        refuse(wheelhouse.pip_problems(status, f"{stdout}\n{stderr}"))
+        refuse(wheelhouse.venv_problems(status, python, f"{stdout} {stderr}"))
     os.makedirs(part, 0o700, exist_ok=True)
     places = [f"--cache-dir={cache}", f"--dest={folder}/wheels", f"--requirement={folder}/{wheelhouse.LOCK}"]
     # The temporary directory of the node may be in memory.

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Mapping
 
@@ -44,12 +45,21 @@ def check_disk(folder: str, free: int, device: str) -> list[Problem]:
     ]
 
 
+def venv_problems(status: int, python: str, output: str) -> list[Problem]:
+    """Return the problem of an interpreter that makes no environment, such as one without Debian's package for it."""
+    if status == 0:
+        return []
+    found = " ".join(output.split())[:_MOST_ERROR] or f"exit status {status}"
+    fix = f"install its venv package, such as {posixpath.basename(python)}-venv"
+    return [Problem(f"vllm_runtime_python: {python} -m venv", found, "an environment with pip", fix)]
+
+
 def pip_problems(status: int, stderr: str) -> list[Problem]:
     """Return the problem of a download by pip: its error, or the last line of an exception; and why an index did not
     answer."""
     if status == 0:
         return []
-    lines = stderr.splitlines()
+    lines = [line for line in stderr.splitlines() if line.strip()]
     errors = [line for line in lines if re.match("ERROR: (?!Exception:)", line)] + lines[-1:]
     retries = [line.partition(" after ")[2] for line in lines if line.startswith("WARNING: Retrying")]
     found = "; ".join(line[:_MOST_ERROR] for line in [*errors[:1], *retries[-1:]]) or f"pip has exit status {status}"

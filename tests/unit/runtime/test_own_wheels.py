@@ -66,3 +66,4 @@ def test_an_error_of_uv_is_told(tmp_path: Path, given: dict[str, Any]) -> None:
     program(tmp_path / "env/bin", "uv", "echo bad wheel >&2; exit 2")
     answer = run_module("own_wheels", given)
     assert answer["failed"] and "uv failed: bad wheel" in answer["msg"]
+    assert "nothing was changed" not in answer["msg"]

@@ -190,6 +190,28 @@ def test_a_failed_download_names_its_cause_and_keeps_finished_files(
     assert not kept or "finished files are kept" in answer["msg"]
 
 
+def test_an_interpreter_without_environments_is_named(
+    tmp_path: Path, downloaded: Callable[..., dict[str, Any]]
+) -> None:
+    downloaded("exit 2")
+    shutil.rmtree(tmp_path / ".wheels/pip")
+    # As Debian's, with an empty line at its end.
+    path = program(
+        tmp_path / "bin",
+        "python3.13",
+        "printf 'ensurepip is not available.\\n\\n    apt install python3.13-venv\\n\\n'; exit 1",
+    )
+    answer = run_module("wheelhouse", {"folder": str(tmp_path / ".wheels"), "download": "python3.13"}, path)
+    assert (
+        answer["failed"]
+        and (
+            "vllm_runtime_python: python3.13 -m venv: ensurepip is not available. apt install python3.13-venv. Expected: "
+            "an environment with pip. Fix: install its venv package, such as python3.13-venv"
+        )
+        in answer["msg"]
+    ), answer
+
+
 #: Some clusters: the Python of each node that lacks the wheels or "" if it has them, who downloads, and who receives.
 CLUSTERS: list[tuple[dict[str, str], set[str], set[str]]] = [
     ({"spark1": "312"}, {"spark1"}, set()),
