@@ -82,6 +82,16 @@ def write_manifest(folder: str, known: Manifest) -> None:
         raise not_written(folder, model_store_plan.MANIFEST, error) from error
 
 
+def remove_manifest(folder: str) -> None:
+    """Remove the manifest, also for a power cut, before a file changes. Raises GaveUpError."""
+    try:
+        with Folder(folder).place() as place, contextlib.suppress(FileNotFoundError):
+            os.unlink(model_store_plan.MANIFEST, dir_fd=place)
+            os.fsync(place)
+    except (OSError, OutsideError) as error:
+        raise not_written(folder, model_store_plan.MANIFEST, error) from error
+
+
 @contextlib.contextmanager
 def readable(path: str) -> Iterator[None]:
     """Raise GaveUpError for an error of the block, which reads a file."""

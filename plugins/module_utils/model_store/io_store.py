@@ -28,7 +28,9 @@ class Entry:
 
     def accept(self, sha256: str) -> None:
         """Note that the file is complete and verified."""
-        self.have, self.sha256, self.verified = self.size, sha256, True
+        self.sha256, self.verified = sha256, True
+        # Last: a sender that sees these bytes opens the file of a verified one.
+        self.have = self.size
 
 
 class Store:
@@ -65,7 +67,7 @@ class Store:
         size = self.size(entry)
         if size == entry.size:
             with io_files.readable(f"{self.within.path}/{entry.path}"):
-                sha256 = known or self.within.sha256(entry.path)
+                sha256 = known if known and self.matches(entry, known) else self.within.sha256(entry.path)
                 if self.matches(entry, sha256):
                     entry.accept(sha256)
                     return
@@ -95,7 +97,7 @@ def begin(options: argparse.Namespace, path: str, hashed: bool) -> Store:
     """Return the store for the manifest in a file or, if not ``hashed``, for a listing."""
     manifest = plan.parse(io_file.read_file(path)[0], hashed)
     if manifest is None:
-        raise SystemExit(f"{path} is not a valid manifest")
+        raise SystemExit(f"{path} is not a valid {'manifest' if hashed else 'listing'}")
     os.makedirs(options.folder, mode=0o755, exist_ok=True)
     return Store(options.folder, manifest, Status(options.status, plan.total(manifest.files)))
 
@@ -106,9 +108,12 @@ def complete(store: Store, fetch: Callable[[Entry], None], streams: int, verify:
     ``fetch`` fetches and verifies a file; it may raise GaveUpError, OSError and OutsideError. ``verify``: read each
     file. ``keep``: whether an existing file may stay.
     """
-    folder = store.within.path
+    folder, manifest = store.within.path, store.manifest
     before = None if verify else io_files.manifest(folder)
-    known = {(file.path, file.size): file.sha256 for file in before.files} if before else {}
+    hashed = all(file.sha256 for file in manifest.files)
+    # Another node's manifest has every hash, so only an equal one saves the reading.
+    trusted = before and (not hashed or before.digest == manifest.digest)
+    known = {(file.path, file.size): file.sha256 for file in before.files} if before and trusted else {}
 
     def one(entry: Entry) -> None:
         if store.reason:
@@ -118,6 +123,8 @@ def complete(store: Store, fetch: Callable[[Entry], None], streams: int, verify:
                 store.check(entry, known.get((entry.path, entry.size), ""))
             if not entry.verified:
                 store.status.receive()
+                # A killed run may replace a file by one of the same size, which the manifest would then call complete.
+                io_files.remove_manifest(folder)
                 fetch(entry)
         except GaveUpError as error:
             store.give_up(str(error))

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import collections
 import fnmatch
+import functools
 import hashlib
 import itertools
 import json
@@ -71,7 +72,7 @@ class Manifest:
     commit: str
     files: tuple[File, ...]
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         """A digest of the files."""
         entries = [[("path", file.path), ("sha256", file.sha256), ("size", file.size)] for file in self.files]

@@ -348,6 +348,52 @@ def test_a_source_that_cannot_be_read_is_the_reason(
     assert reason.startswith(f"{source}/") and reason.endswith(" cannot be read: Input/output error")
 
 
+def sha256_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("hashed", "fetched"),
+    [
+        # A node's whole manifest is sent: only an equal one on the disk saves the reading.
+        (True, ["changed", "lost"]),
+        # The Hub names no hash of a small file, so the manifest on the disk counts for it.
+        (False, ["lost"]),
+    ],
+)
+def test_only_read_files_stay_when_the_manifest_is_another_one(
+    tmp_path: Path, hashed: bool, fetched: list[str]
+) -> None:
+    """On the disk, `changed` has other bytes than both manifests say, and `newer` those of the new one already."""
+    content = {"changed": b"old!", "newer": b"new.", "lost": b""}
+    recorded = {"changed": b"old.", "newer": b"old.", "lost": b"gone"}
+    wanted = {"changed": b"old.", "newer": b"new.", "lost": b"back"}
+    for name in ("changed", "newer"):
+        (tmp_path / name).write_bytes(content[name])
+
+    def manifest(of: dict[str, bytes], unknown: tuple[str, ...] = ()) -> model_store_plan.Manifest:
+        files = (model_store_plan.File(name, 4, "" if name in unknown else sha256_of(of[name])) for name in of)
+        return model_store_plan.Manifest("m", "", "", tuple(files))
+
+    place = tmp_path / model_store_plan.MANIFEST
+    io_files.write_manifest(str(tmp_path), manifest(recorded))
+    asked: list[str] = []
+
+    def fetch(entry: io_store.Entry) -> None:
+        # A kill from here on leaves no manifest that calls the folder complete.
+        assert not place.exists()
+        asked.append(entry.path)
+        (tmp_path / entry.path).write_bytes(wanted[entry.path])
+        entry.accept(sha256_of(wanted[entry.path]))
+
+    status = io_files.Status(str(tmp_path / "status.json"), 12)
+    store = io_store.Store(str(tmp_path), manifest(wanted, () if hashed else ("changed",)), status)
+    with status.reported():
+        io_store.complete(store, fetch, 1, verify=False)
+    assert (status.state, sorted(asked)) == ("complete", fetched)
+    assert place.exists()
+
+
 def test_a_failure_stays_though_another_file_begins_later(tmp_path: Path) -> None:
     files = tuple(model_store_plan.File(name, 1) for name in "ab")
     status = io_files.Status(str(tmp_path / "status.json"), 2)
