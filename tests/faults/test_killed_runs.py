@@ -6,7 +6,6 @@ import json
 import random
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from outage import State, compared, leftovers
 from repository import ROOT
 from run_playbook import Run, run, run_and_kill
 from testinfra.host import Host
-from waiting import wait_until
+from waiting import last_reading
 
 #: Killed runs of each playbook.
 TIMES = 10
@@ -45,9 +44,7 @@ def differences(nodes: dict[str, Host], wanted: dict[str, State]) -> dict[str, d
 
     Waits for later effects of a service's start, such as Ray's idle workers.
     """
-    with suppress(AssertionError):
-        wait_until(lambda: not compared(wanted, state(nodes)), SETTLE_SECONDS, pause=2)
-    return compared(wanted, state(nodes))
+    return last_reading(lambda: compared(wanted, state(nodes)), lambda found: not found, SETTLE_SECONDS, 2)
 
 
 def settled(nodes: dict[str, Host]) -> dict[str, State]:

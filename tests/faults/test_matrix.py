@@ -11,7 +11,6 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from live_cluster import Cluster
 from outage import State, compared, leftovers, measure
 from repository import ROOT
 from testinfra.host import Host
-from waiting import wait_until
+from waiting import last_reading
 
 RESULTS = ROOT / "build" / "faults.json"
 CUT = "gb10_faults"
@@ -373,9 +372,7 @@ def test_the_model_answers_again_and_nothing_is_left(lab: Lab, fault: str) -> No
         assert outage.detected <= DETECTED[fault]
     assert completion(head) == text
     # A process that nobody needs for an answer may start later, such as Ray's dashboard.
-    with suppress(AssertionError):
-        wait_until(lambda: state(lab) == before, 60, pause=2)
-    left = compared(before, state(lab))
+    left = last_reading(lambda: compared(before, state(lab)), lambda found: not found, 60, 2)
     write(fault, lab.executor, {**asdict(outage), "leftovers": json.dumps(left) if left else "none"})
     assert left == {}, left
 

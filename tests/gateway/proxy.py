@@ -194,6 +194,9 @@ class Proxy:
         temporary.replace(self.folder / "clients.json")
         time.sleep(_KNOWN_SECONDS)
 
+    def health(self) -> None:
+        assert self.ask("/health").status == 200
+
     def report(self) -> Any:
         return self.ask("/gb10/report", key=OPERATOR).data
 
@@ -240,7 +243,7 @@ def started(
         process = subprocess.Popen(command, cwd="/", env=environment, stdout=log, stderr=log)
     proxy.pid = process.pid
     try:
-        await_answer(lambda: proxy.ask("/health"), process, folder / "log")
+        await_answer(proxy.health, process, folder / "log")
         yield proxy
     finally:
         process.terminate()

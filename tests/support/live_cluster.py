@@ -186,9 +186,9 @@ def flight_records(host: Host) -> dict[str, Record]:
     }
 
 
-def new_flight_record(host: Host, before: Collection[str], within: float) -> Record:
-    """Wait for a new record, and return it. Its header is written with all of its samples."""
-    return wait_until(lambda: [found for name, found in flight_records(host).items() if name not in before], within)[0]
+def new_flight_records(host: Host, before: Collection[str], within: float) -> list[Record]:
+    """Wait for new records, and return them. A header is written with all of its samples."""
+    return wait_until(lambda: [found for name, found in flight_records(host).items() if name not in before], within)
 
 
 def lock_dpkg(host: Host, seconds: int) -> None:

@@ -46,11 +46,11 @@ def run(module: AnsibleModule, given: Inputs) -> dict[str, Any]:
     """Return {}. Check mode installs nothing, because it has copied nothing."""
     if module.check_mode:
         return {"changed": True}
-    paths = {_path(given.folder, wheel): wheel for wheel in given.wheels}
+    paths = [_path(given.folder, wheel) for wheel in given.wheels]
     refuse(
         [
             problem
-            for path, wheel in paths.items()
+            for path, wheel in zip(paths, given.wheels, strict=True)
             for problem in io_wheels.check(path, str(wheel["sha256"]), bool(wheel["built"]))
         ]
     )

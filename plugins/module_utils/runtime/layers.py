@@ -48,7 +48,8 @@ releases = {name: str(each[0]).partition("+")[0] if each else "none" for name, e
 print(json.dumps({**releases, "python": "cp{}{}".format(*sys.version_info)}))
 """
 _ID = re.compile(r"[0-9a-f]{64}")
-_MOST_RELEASES = 1 << 12
+#: Characters of the output, and of a shown release.
+_MOST_RELEASES, _MOST_RELEASE = 1 << 12, 40
 
 
 def release_problems(image: str, printed: str, vllm: str, torch: str, wheel: str) -> list[Problem]:
@@ -57,13 +58,17 @@ def release_problems(image: str, printed: str, vllm: str, torch: str, wheel: str
     ``vllm`` and ``torch``: the releases of the wheel, whose file name is ``wheel``. Raises ValueError for another
     output, which is untrusted.
     """
-    found = bounded_json.load((printed.splitlines() or [""])[-1], _MOST_RELEASES)
+    try:
+        found = bounded_json.load((printed.splitlines() or [""])[-1], _MOST_RELEASES)
+    except ValueError as error:
+        raise ValueError(f"{image} printed no releases: {error}") from error
     if not isinstance(found, Mapping):
         raise ValueError(f"{image} printed no releases")
     tags = ("-abi3-", "-none-", f"-{found.get('python')}-")
     if (found.get("vllm"), found.get("torch")) == (vllm, torch) and any(tag in wheel for tag in tags):
         return []
-    text = f"{image} has vLLM {found.get('vllm')}, torch {found.get('torch')} and Python {found.get('python')}"
+    releases = {name: repr(found.get(name))[:_MOST_RELEASE].strip("'") for name in ("vllm", "torch", "python")}
+    text = f"{image} has vLLM {releases['vllm']}, torch {releases['torch']} and Python {releases['python']}"
     wanted = f"vLLM {vllm} and torch {torch}, the releases of gb10_runtime_lock, and a Python for {wheel}"
     fix = "use an image with these releases, or set gb10_runtime_lock to the releases of the image"
     return [Problem("gb10_container_image", text, wanted, fix)]

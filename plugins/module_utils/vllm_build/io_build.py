@@ -75,6 +75,8 @@ def prepare(
 
 def start(run: Run, argv: Sequence[str], log: str) -> None:
     """Start the unit with a new log. Raises ProblemsError, OSError."""
+    # Its last lines belong to its log.
+    io_work_unit.stop(run, UNIT)
     if os.path.lexists(log):
         os.replace(log, f"{log}.1")
     io_work_unit.start(run, UNIT, argv)

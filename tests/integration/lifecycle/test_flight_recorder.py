@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from api_client import answers_again, stream
-from live_cluster import Cluster, flight_records, new_flight_record, of_unit
+from live_cluster import Cluster, flight_records, new_flight_records, of_unit
 from testinfra.host import Host
 from waiting import wait_until
 
@@ -77,7 +77,7 @@ def test_a_power_cut_under_load_leaves_the_last_seconds(
     cut = float(head.check_output("date +%s.%N"))
     cluster.power("off", worker)
     try:
-        found = new_flight_record(head, before, WITHIN)
+        (found,) = new_flight_records(head, before, WITHIN)
         assert (found.node, found.verdict) == (worker, record.OFF)
         assert cut - found.samples[-1][1].time < 4
         assert found.samples[-1][1].memory_available
@@ -102,7 +102,7 @@ def test_a_pulled_cable_is_told_apart(cluster: Cluster, head: Host, nodes: dict[
     wait_until(lambda: head.file(LIVE).exists, 30)
     cluster.rails(worker, "down")
     try:
-        found = new_flight_record(head, before, WITHIN)
+        (found,) = new_flight_records(head, before, WITHIN)
     finally:
         cluster.rails(worker, "up")
     assert found.verdict == record.CABLE

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from live_cluster import Cluster, flight_records, new_flight_record
+from live_cluster import Cluster, flight_records, new_flight_records
 from testinfra.host import Host
 from waiting import wait_until
 
@@ -51,7 +51,7 @@ def test_a_power_cut_under_load_leaves_the_last_seconds(cluster: Cluster, head: 
     time.sleep(4)
     cut = float(head.check_output("date +%s.%N"))
     cluster.power("off", NAME)
-    found = new_flight_record(head, before, WITHIN)
+    found = new_flight_records(head, before, WITHIN)[0]
     assert (found.node, found.verdict) == (NAME, record.OFF)
     when, last = found.samples[-1]
     assert cut - when < 6
@@ -64,7 +64,7 @@ def test_a_power_cut_under_load_leaves_the_last_seconds(cluster: Cluster, head: 
 def test_a_panic_leaves_its_text(head: Host, worker: Host) -> None:
     before = flight_records(head)
     worker.check_output("sysctl -q kernel.panic=0; systemd-run --quiet sh -c 'sleep 1; echo c >/proc/sysrq-trigger'")
-    found = new_flight_record(head, before, WITHIN)
+    found = new_flight_records(head, before, WITHIN)[0]
     text = "\n".join(found.netconsole)
     assert "Kernel panic - not syncing: sysrq triggered crash" in text
     assert "Call Trace" in text
