@@ -71,8 +71,8 @@ ORDER = re.compile("core/ReplaceComparisonOperator_(Eq|NotEq)_[LG]")
 SANDBOX = (
     *("unshare", "--fork", "--kill-child", "--pid", "--mount-proc", "--net", "sh", "-euc"),
     (
-        "ip link set lo up; mount --bind . .; mount -t tmpfs tmpfs /dev/shm; mount -o remount,bind,ro /; cd "
-        '"$PWD"; ulimit -v 4194304; exec "$@"'
+        "ip link set lo up; mount --bind . .; mount -t tmpfs tmpfs /dev/shm; mkdir -p ~root/.ansible; "
+        'mount -t tmpfs tmpfs ~root/.ansible; mount -o remount,bind,ro /; cd "$PWD"; ulimit -v 4194304; exec "$@"'
     ),
     "sh",
 )
@@ -205,7 +205,7 @@ def inside(package: str, most: int) -> None:
 
 
 def outside(package: str, most: int) -> Any:
-    """Return the output of inside() in a copy of the checkout."""
+    """Return the output of inside() in a copy of the checkout. Raises ValueError with it if the tests fail."""
     copy = ROOT / "build" / "mutants" / package
     shutil.rmtree(copy, ignore_errors=True)
     (copy / "build").mkdir(parents=True)
@@ -219,7 +219,7 @@ def outside(package: str, most: int) -> Any:
         text=True,
     )
     if done.returncode:
-        sys.exit(done.stdout + done.stderr)
+        raise ValueError(done.stdout + done.stderr)
     return json.loads(done.stdout)
 
 
@@ -230,7 +230,13 @@ def main(named: list[str]) -> int:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         running = {pool.submit(outside, package, most): package for package in packages}
         for done in as_completed(running):
-            package, (count, survived, seconds, cpu) = running[done], done.result()
+            package = running[done]
+            try:
+                count, survived, seconds, cpu = done.result()
+            except ValueError as error:
+                print(f"{package:16} FAILED: {error}", flush=True)
+                failed = True
+                continue
             killed = count - len(survived)
             verdict = "" if killed >= least(package) * count else f"  FAILED: at least {least(package):.0%}"
             figures = f"{count:7} {killed:7} {len(survived):9} {killed / count:8.1%} {seconds:8.0f} {cpu:4.0f}"
