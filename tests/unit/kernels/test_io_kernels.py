@@ -66,6 +66,31 @@ def test_the_unit_of_another_model_is_replaced(name: str, state: str) -> None:
     assert io_kernels.progress(lambda _argv: (0, shown, ""), name) == plan.Progress(state, 1, 0)
 
 
+def test_without_a_folder_of_the_temporary_user_nothing_is_finished(cache: Path) -> None:
+    io_kernels.remove_cache()
+    assert not cache.exists()
+    for _again in range(2):
+        assert io_kernels.progress(lambda _argv: (0, "", ""), "0123") == plan.Progress("none", 0, 0)
+        io_kernels.remove_cache()
+        cache.write_text("no folder", encoding="utf-8")
+
+
+def test_more_or_larger_modules_than_the_limits_are_refused(
+    cache: Path, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "MOST_MODULES", 1)
+    monkeypatch.setattr(plan, "MOST_BYTES", len(b"compiled"))
+    assert io_kernels.collect(store, "0123", 2) == io_kernels.stored(store, "0123")
+    (cache / MODULE / "sampling.so").write_bytes(b"compiled more")
+    with pytest.raises(ProblemsError, match="sampling is too large"):
+        io_kernels.collect(store, "0123", 2)
+    other = cache / MODULE.replace("sampling", "renorm") / "renorm.so"
+    other.parent.mkdir()
+    other.write_bytes(b"compiled")
+    with pytest.raises(ProblemsError, match="modules: 2"):
+        io_kernels.collect(store, "0123", 2)
+
+
 def test_a_link_of_the_temporary_user_is_not_followed(cache: Path, store: str, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("key", encoding="utf-8")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +13,7 @@ from decisions import decide
 from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.kernels import io_start, plan
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
 TOOLKIT = {
     "home": "/usr/local/cuda",
@@ -52,6 +55,22 @@ def test_equal_nodes_share_their_kernels_and_others_do_not() -> None:
     nodes[1]["observed"]["toolkit"] = {**TOOLKIT, "release": "13.1.80"}
     head, worker = kernels(nodes)
     assert head["name"] != worker["name"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda whole: replace(whole, serve=replace(whole.serve, compiled=())),
+        lambda whole: replace(whole, model="org/name"),
+        lambda whole: replace(whole, node=replace(whole.node, capability="")),
+        lambda whole: replace(whole, runtime=typed({"runtime": {"kind": "podman", "image": "vllm"}}).runtime),
+    ],
+)
+def test_a_plan_needs_a_kernel_a_stored_model_a_gpu_and_an_environment(change: Callable[[Plan], Plan]) -> None:
+    planned, _problems = cluster_plan(pair(), LOCK)
+    whole = typed({**planned, "node": planned["nodes"][0]})
+    assert plan.of_node(whole)
+    assert plan.of_node(change(whole)) == {}
 
 
 @pytest.mark.parametrize(
@@ -107,7 +126,16 @@ def test_only_modules_with_their_folders_name_are_results() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"name": "4567", "modules": {}}', '{"name": "0123", "modules": {"../x": "00"}}']
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"name": "4567", "modules": {}}',
+        '{"name": "0123", "modules": []}',
+        plan.manifest("0123", {"../x": "0" * 64}, 2),
+        plan.manifest("0123", {"x": "00"}, 2),
+    ],
 )
 def test_a_damaged_manifest_means_that_nothing_is_stored(text: str) -> None:
     assert plan.parse_manifest(text, "0123") is None
@@ -135,6 +163,9 @@ def test_a_configuration_is_shortened_with_its_lists() -> None:
     whole = SimpleNamespace(get_text_config=lambda: text)
     assert io_start.shortened(whole) is whole
     assert vars(text) == {"num_hidden_layers": 4, "layer_types": ["a", "a", "a", "b"], "pattern": None, "rope": [1, 2]}
+    # Layers before the first one with experts.
+    dense = SimpleNamespace(num_hidden_layers=8, first_k_dense_replace=3)
+    assert io_start.shortened(dense).num_hidden_layers == 4
     # vLLM 0.24 first applies the function to an empty one.
     empty = SimpleNamespace()
     assert io_start.shortened(empty) is empty
