@@ -25,8 +25,8 @@ def offered(text: str) -> str:
 
 def stored(text: str) -> list[str]:
     """Return the keys, each with its type, in the output of ``ssh-keygen -F``."""
-    lines = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
-    return [" ".join(words[1:3]) for words in lines if len(words) > 2 and not words[0].startswith("@")]
+    lines = [line.split() for line in text.splitlines()]
+    return [" ".join(words[1:3]) for words in lines if len(words) > 2 and words[0][0] not in "#@"]
 
 
 def judge(offer: str, known: Sequence[str]) -> str:

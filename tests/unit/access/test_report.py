@@ -54,6 +54,49 @@ def test_a_node_without_access_fails_the_report_of_all() -> None:
 
 
 @pytest.mark.parametrize(
+    ("login", "password", "sudo", "found", "fix"),
+    [
+        (DENIED, {}, {}, "spark1: Permission denied", "'ssh-copy-id nvidia@10.0.0.1'"),
+        # This login offered no key, so the refusal is about the password.
+        (
+            DENIED,
+            {"unreachable": True, "msg": DENIED["reason"]},
+            {},
+            "spark1: Permission denied",
+            "'ssh -o PubkeyAuthentication=no nvidia@10.0.0.1'",
+        ),
+        (DENIED, {"unreachable": True, "msg": "No route to host"}, {}, "spark1: No route", "run 'ping 10.0.0.1'"),
+        (DENIED, {"unreachable": True, "msg": "another"}, {}, "spark1: another", "run 'ssh nvidia@10.0.0.1'"),
+        (
+            DENIED,
+            {"changed": True},
+            {},
+            "spark1: the key is installed, but Permission denied",
+            "'ssh -v nvidia@10.0.0.1'",
+        ),
+        (GOOD, {}, {"reason": "Incorrect sudo password"}, "spark1: Incorrect sudo password", "sudo -k id"),
+    ],
+)
+def test_each_failed_step_of_a_login_has_its_fix(login: Any, password: Any, sudo: Any, found: str, fix: str) -> None:
+    text = access_report.logins([report.of_results(READ, login, password, sudo)])["msg"]
+    assert found in text and fix in text
+
+
+@pytest.mark.parametrize(
+    ("login", "sudo", "found"),
+    [
+        (FREE, SKIPPED, "sudo without a password"),
+        (GOOD, {"reason": ""}, "sudo with the password"),
+        (GOOD, SKIPPED, "sudo with a password, which was not verified"),
+    ],
+)
+def test_the_report_of_a_login_tells_whether_commands_need_the_sudo_password(login: Any, sudo: Any, found: str) -> None:
+    line, *more = access_report.logins([report.of_results(READ, login, {}, sudo)])["lines"]
+    assert line == f"spark1 (nvidia@10.0.0.1): login by key, {found}"
+    assert [text[:9] for text in more] == ([] if login["sudo_free"] else ["Append -K"])
+
+
+@pytest.mark.parametrize(
     ("key", "failed", "unknown"),
     [
         (KEY, False, 0),
