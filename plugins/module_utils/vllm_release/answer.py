@@ -45,10 +45,9 @@ def checked(found: object) -> dict[str, Any]:
 
 def options(value: object) -> list[dict[str, Any]]:
     """Return the options of an answer. Raises ValueError."""
-    found = bounded_json.mappings(value)
-    if not found or not isinstance(value, list) or len(found) != len(value) or len(found) > _MOST_ENTRIES:
+    if not isinstance(value, list) or not 0 < len(value) <= _MOST_ENTRIES:
         raise ValueError("list of options missing or invalid")
-    return [_option(option) for option in found]
+    return [_option(option) for option in value]
 
 
 def variables(value: object) -> list[str]:
@@ -56,16 +55,17 @@ def variables(value: object) -> list[str]:
     return _words(value, _VARIABLE)
 
 
-def _option(entry: Mapping[str, Any]) -> dict[str, Any]:
-    if entry.get("kind") not in _KINDS or entry.get("fold") not in _FOLDS or not isinstance(entry.get("open"), bool):
+def _option(entry: object) -> dict[str, Any]:
+    found = entry if isinstance(entry, Mapping) else {}
+    if found.get("kind") not in _KINDS or found.get("fold") not in _FOLDS or not isinstance(found.get("open"), bool):
         raise ValueError(f"{reprlib.repr(entry)} is not a valid option")
     return {
-        "name": _word(entry.get("name"), _FLAG),
-        "kind": entry["kind"],
-        "aliases": _words(entry.get("aliases"), _FLAG),
-        "choices": _words(entry.get("choices"), _CHOICE),
-        "fold": entry["fold"],
-        "open": entry["open"],
+        "name": _word(found.get("name"), _FLAG),
+        "kind": found["kind"],
+        "aliases": _words(found.get("aliases"), _FLAG),
+        "choices": _words(found.get("choices"), _CHOICE),
+        "fold": found["fold"],
+        "open": found["open"],
     }
 
 

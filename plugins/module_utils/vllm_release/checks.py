@@ -322,8 +322,8 @@ def _split(argv: Sequence[str], position: int) -> tuple[str, str | None]:
     """Return the option's name and the value in its argument, rewritten as vLLM does before argparse."""
     argument = argv[position]
     if argument == "-O":
-        level = argv[position + 1 : position + 2]
-        return ("--optimization-level" if level and level[0] in ("0", "1", "2", "3") else argument), None
+        level = next(iter(argv[position + 1 :]), "")
+        return ("--optimization-level" if level in ("0", "1", "2", "3") else argument), None
     name, equals, given = argument.partition("=")
     value = given if equals else None
     if name.startswith("-O"):  # -O3 or -O=3

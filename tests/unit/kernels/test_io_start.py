@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import stand_in_modules
 
 from ansible_collections.gb10.cluster.plugins.module_utils.kernels import io_start
 
@@ -61,31 +61,18 @@ def make_arg_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     return parser
 
 
-def module(patch: pytest.MonkeyPatch, name: str, **content: Any) -> None:
-    """Add a module with its packages."""
-    found = ModuleType(name)
-    vars(found).update(content)
-    parts = name.split(".")
-    for number in range(1, len(parts)):
-        above = ".".join(parts[:number])
-        if above not in sys.modules:
-            patch.setitem(sys.modules, above, ModuleType(above))
-            sys.modules[above].__path__ = []
-    patch.setitem(sys.modules, name, found)
-
-
 @pytest.fixture
 def vllm(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Install a release of vLLM without the parser of the arguments."""
-    module(monkeypatch, "vllm", SamplingParams=SimpleNamespace, __path__=[])
-    module(monkeypatch, "vllm.utils.argparse_utils", FlexibleArgumentParser=argparse.ArgumentParser)
-    module(monkeypatch, "vllm.engine.arg_utils", EngineArgs=EngineArgs)
-    module(monkeypatch, "vllm.v1.engine.llm_engine", LLMEngine=Engine)
+    stand_in_modules.add(monkeypatch, "vllm", SamplingParams=SimpleNamespace, __path__=[])
+    stand_in_modules.add(monkeypatch, "vllm.utils.argparse_utils", FlexibleArgumentParser=argparse.ArgumentParser)
+    stand_in_modules.add(monkeypatch, "vllm.engine.arg_utils", EngineArgs=EngineArgs)
+    stand_in_modules.add(monkeypatch, "vllm.v1.engine.llm_engine", LLMEngine=Engine)
     return monkeypatch
 
 
 def test_the_model_starts_on_one_rank_with_random_weights(vllm: pytest.MonkeyPatch) -> None:
-    module(vllm, PARSER, make_arg_parser=make_arg_parser)
+    stand_in_modules.add(vllm, PARSER, make_arg_parser=make_arg_parser)
     found = io_start.engine_args(ARGV)
     assert (found.model, found.dtype, found.load_format) == ("/m", "auto", "dummy")
     ranks = (found.tensor_parallel_size, found.pipeline_parallel_size, found.nnodes, found.node_rank)
@@ -99,12 +86,12 @@ def test_the_model_starts_on_one_rank_with_random_weights(vllm: pytest.MonkeyPat
 
 @pytest.mark.parametrize("name", [PARSER, "vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.common.cli_args"])
 def test_the_parser_of_the_arguments_has_another_place_in_each_release(vllm: pytest.MonkeyPatch, name: str) -> None:
-    module(vllm, name, make_arg_parser=make_arg_parser)
+    stand_in_modules.add(vllm, name, make_arg_parser=make_arg_parser)
     assert io_start.engine_args(ARGV).model == "/m"
 
 
 def test_a_release_without_a_known_parser_is_an_error(vllm: pytest.MonkeyPatch) -> None:
-    module(vllm, "vllm.entrypoints")
+    stand_in_modules.add(vllm, "vllm.entrypoints")
     with pytest.raises(ImportError, match=rf"none of .*{PARSER} found"):
         io_start.engine_args(ARGV)
 
@@ -113,10 +100,8 @@ def test_a_release_without_a_known_parser_is_an_error(vllm: pytest.MonkeyPatch) 
 def test_a_module_that_the_parser_needs_is_not_taken_for_another_release(
     vllm: pytest.MonkeyPatch, text: str, tmp_path: Path
 ) -> None:
-    module(vllm, "vllm.entrypoints", __path__=[str(tmp_path)])
-    folder = tmp_path / "openai"
-    folder.mkdir()
-    (folder / "cli_args.py").write_text(text, encoding="utf-8")
+    stand_in_modules.add(vllm, "vllm.entrypoints.openai", __path__=[str(tmp_path)])
+    (tmp_path / "cli_args.py").write_text(text, encoding="utf-8")
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
         io_start.engine_args(ARGV)
 
@@ -124,7 +109,7 @@ def test_a_module_that_the_parser_needs_is_not_taken_for_another_release(
 def test_several_requests_run_to_their_end_by_sampling(
     vllm: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    module(vllm, PARSER, make_arg_parser=make_arg_parser)
+    stand_in_modules.add(vllm, PARSER, make_arg_parser=make_arg_parser)
     io_start.main(ARGV)
     engine = Engine.started
     assert engine.arguments.load_format == "dummy"
@@ -137,7 +122,7 @@ def test_several_requests_run_to_their_end_by_sampling(
 
 
 def test_a_model_that_generates_nothing_only_starts(vllm: pytest.MonkeyPatch) -> None:
-    module(vllm, PARSER, make_arg_parser=make_arg_parser)
+    stand_in_modules.add(vllm, PARSER, make_arg_parser=make_arg_parser)
     vllm.setattr(Engine, "runner_type", "pooling")
     io_start.main(ARGV)
     assert not Engine.started.requests

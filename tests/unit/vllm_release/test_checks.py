@@ -281,6 +281,12 @@ def test_all_mistakes_are_told_in_order() -> None:
     assert values == {"--load-format": "gguf", "--port": "8000", "--moe-backend": "none"}
 
 
+@pytest.mark.parametrize("argument", ["-x", "--x", "--x y", "-tp", "--port=1", "-1x"])
+def test_what_looks_like_an_option_is_no_value(argument: str) -> None:
+    problem = parse(["--chat-template", argument], NEW)[1][0]
+    assert problem.found == "--chat-template has no value"
+
+
 def test_a_newer_release_is_asked() -> None:
     argv = ["--brand-new", "1", "--port", "1"]
     values, (problem,) = parse(argv, "0.40.0", path="args")
