@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.parse import KERNEL_ERRORS
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.schema import Counts, Sample
 from ansible_collections.gb10.cluster.plugins.module_utils.node.gpu import Gpu
 
@@ -68,8 +67,8 @@ def of_gpus(gpus: Sequence[Gpu]) -> Iterator[Sample]:
 
 def of_kernel(counts: Counts) -> Iterator[Sample]:
     """Yield the errors in the kernel's log."""
-    for kind in KERNEL_ERRORS:
-        yield Sample("gb10_kernel_errors_total", counts.found.get(kind, 0), {"kind": kind})
+    for kind, count in counts.found.items():
+        yield Sample("gb10_kernel_errors_total", count, {"kind": kind})
 
 
 def of_units(units: Sequence[tuple[str, str, int]]) -> Iterator[Sample]:

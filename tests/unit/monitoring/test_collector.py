@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from decisions import decide
+from run_module import program
 from typed_plans import fact, typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
@@ -106,6 +107,12 @@ UNITS = (
 )
 
 
+def test_a_number_of_restarts_that_systemd_does_not_know_is_none() -> None:
+    assert parse.units("Id=a.service\nLoadState=loaded\nActiveState=active\nNRestarts=[not set]\n") == [
+        ("a.service", "active", 0)
+    ]
+
+
 def test_only_services_that_exist_have_a_state() -> None:
     assert values(metrics.of_units(parse.units(UNITS))) == {
         "gb10_service_active gb10-vllm.service": 0,
@@ -161,9 +168,17 @@ def test_the_settings_are_of_the_plan() -> None:
     assert set(found["links"].values()) == {plan.mtu}
     assert set(found["links"]) == {rail.interface for rail in plan.node.rails}
     assert (found["certificate_expiry"], found["golden"], found["watchdog_restarts"]) == (1798761600, 1795651200, 3)
+    assert (found["environment"], found["image"]) == (plan.runtime.link, "")
     worker = plan.at(plan.nodes[1])
     other = json.loads(monitoring_plan.of_node(worker, SETTINGS, SITE)[paths.MONITORING_SETTINGS])
     assert (other["certificate_expiry"], other["golden"]) == (0, 0)
+
+
+def test_a_container_has_an_image_in_place_of_an_environment() -> None:
+    plan = typed({"runtime": {"kind": "podman", "image": "vllm/vllm-openai:v0.33.0"}})
+    found = json.loads(monitoring_plan.of_node(plan, SETTINGS, SITE)[paths.MONITORING_SETTINGS])
+    assert (found["environment"], found["image"]) == ("", "vllm/vllm-openai:v0.33.0")
+    assert values(io_metrics._versions(found))["gb10_version_info vllm vllm/vllm-openai:v0.33.0"] == 1
 
 
 def test_the_exporter_answers_only_the_clients() -> None:
@@ -183,33 +198,65 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     assert [line for line in done.stderr.splitlines() if str(tmp_path) in line or "gb10-" in line] == []
 
 
-def test_a_run_writes_one_file_and_survives_what_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    program = tmp_path / "bin/nvidia-smi"
-    program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\nprintf '%s' '{GB10}'\n", encoding="utf-8")
-    program.chmod(0o755)
-    packages = tmp_path / "environment/lib/python3.12/site-packages"
-    (packages / "vllm-0.33.0.dist-info").mkdir(parents=True)
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of a host with a GPU and the settings of a plan, without systemctl and a kernel's log."""
+    program(tmp_path / "bin", "nvidia-smi", f"printf '%s' '{GB10}'")
+    (tmp_path / "environment/lib/python3.12/site-packages/vllm-0.33.0.dist-info").mkdir(parents=True)
     (tmp_path / "credentials").mkdir()
     (tmp_path / "credentials/watchdog.json").write_text(json.dumps(HEAD), encoding="utf-8")
-    settings = json.loads(monitoring_plan.of_node(typed({}), SETTINGS, SITE)[paths.MONITORING_SETTINGS])
-    (tmp_path / "settings").write_text(json.dumps({**settings, "environment": f"{tmp_path}/environment"}))
-    # No systemctl is in the path, and the log does not exist.
-    monkeypatch.setenv("PATH", str(program.parent))
+    plan = typed({"api_tls": {"digest": "ab", "until": "2027-01-01"}})
+    settings = json.loads(monitoring_plan.of_node(plan, SETTINGS, SITE)[paths.MONITORING_SETTINGS])
+    settings["environment"] = f"{tmp_path}/environment"
+    (tmp_path / "settings").write_text(json.dumps(settings), encoding="utf-8")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin")
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "credentials"))
     monkeypatch.setattr(io_metrics, "_KERNEL_LOG", str(tmp_path / "kmsg"))
     monkeypatch.setattr("sys.argv", ["metrics", str(tmp_path / "settings")])
+    return tmp_path
+
+
+def test_a_run_writes_one_file_and_survives_what_is_missing(host: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert io_metrics.main() == 0
-    text = (tmp_path / "gb10.prom").read_text(encoding="utf-8")
+    text = (host / "gb10.prom").read_text(encoding="utf-8")
     assert 'gb10_gpu_temperature_celsius{gpu="0"} 62\n' in text
     assert 'gb10_version_info{component="vllm",version="0.33.0"} 1\n' in text
     assert "gb10_watchdog_stalled_seconds 12\n" in text
+    assert 'gb10_link_planned_mtu_bytes{device="enp1s0f1np1"} 9000\n' in text
+    assert "gb10_certificate_expiry_timestamp_seconds 1798761600\n" in text
+    assert "gb10_golden_timestamp_seconds 1795651200\n" in text
     assert "gb10_service_active" not in text
     assert "gb10_kernel_errors_total" not in text
-    assert (tmp_path / "gb10.prom").stat().st_mode & 0o777 == 0o644
+    assert (host / "gb10.prom").stat().st_mode & 0o777 == 0o644
     shown = capsys.readouterr().out
-    assert "systemctl" in shown
+    assert "systemctl: " in shown
     assert "kmsg" in shown
+
+
+def test_errors_of_the_kernel_are_counted_over_several_runs(host: Path) -> None:
+    for number, count in ((1, 1), (1, 1), (2, 2)):
+        (host / "kmsg").write_text(XID.format(number), encoding="utf-8")
+        assert io_metrics.main() == 0
+        assert f'gb10_kernel_errors_total{{kind="xid"}} {count}\n' in (host / "gb10.prom").read_text(encoding="utf-8")
+    assert (host / "counts.json").stat().st_mode & 0o777 == 0o600
+    (host / "counts.json").write_text("damaged", encoding="utf-8")
+    assert io_metrics.main() == 0
+    assert 'gb10_kernel_errors_total{kind="xid"} 1\n' in (host / "gb10.prom").read_text(encoding="utf-8")
+
+
+def test_the_state_of_services_is_that_of_systemctl(host: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program(host / "bin", "systemctl", f"printf '{UNITS}'".replace("\n", "\\n"))
+    assert io_metrics.main() == 0
+    assert 'gb10_service_failed{unit="gb10-vllm.service"} 1\n' in (host / "gb10.prom").read_text(encoding="utf-8")
+    program(host / "bin", "systemctl", f"printf '{UNITS}'; echo no bus >&2; exit 1".replace("\n", "\\n"))
+    assert io_metrics.main() == 0
+    assert "gb10_service" not in (host / "gb10.prom").read_text(encoding="utf-8")
+    assert "systemctl: no bus" in capsys.readouterr().out
+
+
+def test_a_run_without_settings_names_them(host: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (host / "settings").unlink()
+    assert io_metrics.main() == 1
+    assert f"{host}/settings does not exist" in capsys.readouterr().out
+    assert not (host / "gb10.prom").exists()

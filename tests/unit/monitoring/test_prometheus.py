@@ -252,7 +252,26 @@ def test_panels_do_not_overlap() -> None:
         for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
     ]
     assert len(cells) == len(set(cells))
-    assert max(x for x, _y in cells) < 24
+    assert {x for x, _y in cells} == set(range(24)), "the width of Grafana"
+
+
+def test_a_share_ends_at_one_and_other_axes_are_open() -> None:
+    for panel in dashboard.document()["panels"]:
+        if panel["type"] != "row":
+            found = panel["fieldConfig"]["defaults"]
+            assert (found["min"], found.get("max")) == (0, 1 if found["unit"] == "percentunit" else None), panel[
+                "title"
+            ]
+            states = panel["type"] == "state-timeline"
+            assert states is ("mappings" in found)
+
+
+def test_every_cluster_and_node_is_shown_until_some_are_chosen() -> None:
+    source, *variables = dashboard.document()["templating"]["list"]
+    assert source["type"] == "datasource"
+    for each in variables:
+        assert each["multi"] and each["includeAll"] and each["current"]["value"] == "$__all"
+    assert json.loads(dashboard.text()) == dashboard.document()
 
 
 def jobs(changes: dict[str, Any]) -> dict[str, dict[str, Any]]:
