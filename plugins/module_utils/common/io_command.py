@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 #: Runs an argv and returns (exit status, stdout, stderr), as AnsibleModule.run_command does. 127: not installed.
@@ -66,11 +66,11 @@ def parallel_runner(module: Any, timeout: float) -> RunAll:
         except PermissionError:
             return 126, "", f"this user may not run {path}"
 
-    def finish(process: subprocess.Popen[str] | tuple[int, str, str], deadline: float) -> tuple[int, str, str]:
+    def finish(process: subprocess.Popen[str] | tuple[int, str, str]) -> tuple[int, str, str]:
         if isinstance(process, tuple):
             return process
         try:
-            stdout, stderr = process.communicate(timeout=max(0.0, deadline - time.monotonic()))
+            stdout, stderr = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             process.kill()
             stdout, _stderr = process.communicate()
@@ -79,8 +79,9 @@ def parallel_runner(module: Any, timeout: float) -> RunAll:
 
     def run_all(argvs: Sequence[list[str]]) -> list[tuple[int, str, str]]:
         processes = [start(argv) for argv in argvs]
-        deadline = time.monotonic() + timeout
-        return [finish(process, deadline) for process in processes]
+        # One that hangs must not keep the others waiting until their time is over too.
+        with ThreadPoolExecutor(len(processes) or 1) as pool:
+            return list(pool.map(finish, processes))
 
     return run_all
 
