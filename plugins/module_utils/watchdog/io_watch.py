@@ -224,7 +224,7 @@ class Head(WatchedNode):
             for name, address in given["peers"].items()
         }
         self.state = State(time=time.monotonic(), restarts=self._restarts())
-        self.restarts, self.last, self.silent, self.serves = 0, "", 0, False
+        self.restarts, self.last, self.serves = 0, "", False
         self.stopped: dict[str, tuple[str, ...]] = {}
         self.quota, self.notified = foreign.Quota(_NOTICES), foreign.Quota(_NOTIFICATIONS)
         self.probing = threading.Event()

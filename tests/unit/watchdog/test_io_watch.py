@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -306,6 +307,21 @@ def test_a_process_of_the_next_start_is_not_left_from_before(
     assert rank.wait(10) == -signal.SIGKILL
 
 
+def test_a_rank_that_runs_is_not_killed_after_a_restart(
+    cluster: Cluster, rank: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.on_head = True
+    head = io_watch.Head(cluster.given["head"], KEY)
+    head.observe()
+    head.restarted()
+    head.observe()
+    assert head.pids == {rank.pid} and head.outlived() == []
+    monkeypatch.setattr(io_watch, "_GRACE", 0.0)
+    time.sleep(0.01)
+    assert head.outlived() == []
+    assert rank.poll() is None
+
+
 def test_a_node_whose_kernel_does_not_answer_is_a_witness(
     cluster: Cluster, server: tuple[str, Metrics], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,6 +351,25 @@ def test_slow_metrics_do_not_hide_the_reports_of_a_worker(
     cluster.start()
     os.kill(rank.pid, signal.SIGSTOP)
     assert until(lambda: cluster.head.peers["spark2"].witnesses)
+
+
+def test_a_flood_of_messages_does_not_keep_a_late_sample_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
+    monkeypatch.setattr(io_watch, "_BURST", 10)
+    handled, samples = list[bytes](), list[int]()
+    node: Any = SimpleNamespace(given={"interval": 0, "mode": "report", "head": True})
+    node.tick = lambda _connection: samples.append(len(handled)) or {}
+    node.receive = lambda data, _address: handled.append(data)
+    with contextlib.ExitStack() as stack:
+        receiver, sender = (stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) for _each in range(2))
+        receiver.bind(("127.0.0.1", 0))
+        for number in range(25):
+            sender.sendto(str(number).encode(), receiver.getsockname())
+        io_watch.serve(node, receiver, lambda: len(samples) == 5)
+    assert samples == [0, 10, 20, 25, 25]
+    assert handled == [str(number).encode() for number in range(25)]
 
 
 def test_a_forged_or_repeated_report_is_ignored(cluster: Cluster) -> None:
@@ -483,6 +518,22 @@ def test_ras_is_read_silent_or_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     assert io_node.ras([UNIT], place, 0.1) == ""
 
 
+def test_ras_is_asked_again_because_ranks_share_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stopped rank accepts a connection and never answers; another one does."""
+    monkeypatch.setattr(io_local, "_unit", lambda _pid: UNIT)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            with listener.accept()[0], listener.accept()[0] as other:
+                assert other.recv(100)
+                other.sendall(b"OK\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        assert io_node.ras([UNIT], listener.getsockname(), 0.5) == "OK\n"
+        thread.join()
+
+
 @pytest.mark.parametrize("accepts", [True, False])
 def test_another_process_on_the_port_of_ras_is_no_witness(accepts: bool) -> None:
     """Any local user may listen there, answer ERROR, or never answer."""
@@ -578,6 +629,50 @@ def test_the_program_runs_from_its_installed_file(tmp_path: Path, server: tuple[
             finally:
                 process.terminate()
             assert process.wait(10) == 0
+
+
+@pytest.mark.parametrize("form", ["{folder}/notify", "@{folder}/notify"])
+def test_systemd_is_notified_on_a_path_or_an_abstract_socket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    address = form.format(folder=tmp_path)
+    monkeypatch.setenv("NOTIFY_SOCKET", address)
+    io_watch.notify_systemd("READY=1")  # Nobody listens, which is no error.
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(address.replace("@", "\0"))
+        manager.settimeout(5)
+        io_watch.notify_systemd("WATCHDOG=1")
+        assert manager.recv(100) == b"WATCHDOG=1"
+
+
+@pytest.mark.parametrize(
+    ("command", "problems"),
+    [
+        ("cat > {folder}/mail; echo said; echo complained >&2", []),
+        ("echo said; echo complained >&2; exit 3", ["the notification by sh failed: CalledProcessError"]),
+    ],
+)
+def test_the_output_of_a_notification_is_not_logged(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], command: str, problems: list[str]
+) -> None:
+    assert io_evidence.notify({"reason": "x"}, ["sh", "-c", command.format(folder=tmp_path)], "") == problems
+    assert "".join(capfd.readouterr()) == ""
+    assert problems or (tmp_path / "mail").read_text(encoding="utf-8") == '{"reason": "x"}'
+
+
+def test_a_webhook_that_refuses_or_does_not_answer_is_a_problem_without_its_address() -> None:
+    statuses = iter([200, 500, 302])
+
+    def answer(_request: BaseHTTPRequestHandler) -> tuple[int, str, dict[str, str]]:
+        return next(statuses), "", {"location": "http://127.0.0.1:9/"}
+
+    with serving(answer) as url:
+        found = [io_evidence.notify({}, [], f"{url}/secret") for _request in range(3)]
+    failed = "the notification by webhook failed: "
+    assert found == [[], [f"{failed}HTTPError"], [f"{failed}HTTPError"]]
+    assert io_evidence.notify({}, [], f"{url}/secret") == [f"{failed}URLError"]
+    assert io_evidence.notify({}, [], "secret") == [f"{failed}ValueError"]
+    assert io_evidence.notify({}, ["/none/mail"], "") == ["the notification by /none/mail failed: FileNotFoundError"]
 
 
 def test_a_missing_token_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
