@@ -69,7 +69,7 @@ def values(sample: Sample) -> str:
     available = _VALUES["memory"][0](sample)
     total = f" of {sample.memory_total / GIB:.1f}" if sample.memory_total else ""
     parts = [] if available is None else [f"{available:.1f}{total} GiB available"]
-    parts += ["" if sample.swap_used is None else f"swap {sample.swap_used / GIB:.1f} GiB"] if sample.swap_used else []
+    parts += [f"swap {sample.swap_used / GIB:.1f} GiB"] if sample.swap_used else []
     parts += [f"memory pressure {sample.pressure:g} %"] if sample.pressure else []
     for name, (value, unit) in _VALUES.items():
         number = value(sample)

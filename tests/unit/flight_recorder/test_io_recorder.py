@@ -14,8 +14,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import certificates
@@ -29,12 +31,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder impor
     io_node,
     io_recorder,
     io_records,
+    messages,
     record,
     report,
     ring,
     schema,
     watch,
 )
+from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.messages import Message
 
 #: Of what spark1 and spark2 send.
 KEYS = {"spark1": "a" * 64, "spark2": "b" * 64}
@@ -183,6 +187,43 @@ def test_a_goodbye_leaves_no_record(
     assert io_records.read(0, str(tmp_path / "spark1")) == []
 
 
+def test_messages_of_others_are_not_those_of_the_watched_node(pair: list[io_recorder.Recorder]) -> None:
+    one, _two = pair
+    assert one.link
+    place, nonce = one.link.incoming.getsockname(), one.link.sender.nonce
+    named = Message(messages.KERNEL, "spark2", "spark1", "session", 1, nonce, lines=("BUG: forged",))
+    others = (
+        b"",
+        b"no message",
+        messages.encode(named, KEYS["spark1"]),
+        messages.encode(replace(named, sender="spark3"), KEYS["spark2"]),
+        messages.encode(replace(named, to="spark3"), KEYS["spark2"]),
+        messages.encode(replace(named, nonce=""), KEYS["spark2"]),
+    )
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        for data in others:
+            other.sendto(data, place)
+        one.link.receive(time.monotonic())
+        assert one.link.sender.heard is None and one.link.sender.entries() == []
+        other.sendto(messages.encode(named, KEYS["spark2"]), place)
+    one.link.receive(time.monotonic())
+    assert [each.text for each in one.link.sender.entries()] == ["BUG: forged"]
+
+
+def test_the_addresses_of_a_node_are_read_once_a_minute(
+    pair: list[io_recorder.Recorder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, asked = [1e6], list[float]()
+    monkeypatch.setattr(io_recorder, "time", SimpleNamespace(monotonic=lambda: clock[0], time=time.time))
+    monkeypatch.setattr(io_node, "addresses", lambda _left_out: asked.append(clock[0]) or ())
+    link = pair[0].link
+    assert link
+    for second in range(0, 130, 2):
+        clock[0] = 1e6 + second
+        link.send(messages.SAMPLE)
+    assert asked == [1e6, 1e6 + 62, 1e6 + 124]
+
+
 def test_after_its_own_pause_a_recorder_takes_no_peer_for_silent(pair: list[io_recorder.Recorder]) -> None:
     one, _two = pair
     turns(pair)
@@ -219,6 +260,7 @@ def test_a_hanging_nvidia_smi_is_ended_and_started_later(tmp_path: Path) -> None
     smi.read(now)
     found = wait_until(lambda: smi.read(now), 60, pause=0.05)
     assert (found[0].power, found[0].reasons) == (38.5, 4)
+    assert smi.read(now + 5) == found, "two samples may be missing"
     assert smi.read(now + 7) == (), "an old value is none"
     process = smi._process
     smi.read(now + 40)
@@ -276,6 +318,7 @@ def test_metrics_are_read_while_the_server_answers(
         found = wait_until(lambda: len(seen) > 2 and metrics.read(time.monotonic()), 10, pause=0.05)
         assert found.running and found.running >= 2
         assert {path for path, _port in seen} == {"/metrics"}
+        assert metrics.read(time.monotonic() + 4)
         assert metrics.read(time.monotonic() + 7) is None, "an old value is none"
     wait_until(lambda: metrics.read(time.monotonic()) is None, 10, pause=0.05)
 
@@ -366,3 +409,29 @@ def test_the_program_says_goodbye_and_ends_with_sigterm(tmp_path: Path, port: in
     assert stat.S_IMODE((tmp_path / "sample.json").stat().st_mode) == 0o644
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "keys", "missing"),
+    [
+        (False, "", "settings.json does not exist"),
+        (True, "", "the keys of the messages are missing"),
+        (True, KEYS["spark1"], "the keys of the messages are missing"),
+    ],
+)
+def test_the_program_ends_without_its_settings_and_keys(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    given: bool,
+    keys: str,
+    missing: str,
+) -> None:
+    path = tmp_path / "settings.json"
+    if given:
+        path.write_text(json.dumps(settings("spark1", "127.0.0.2", "spark2", "127.0.0.3", 1)), encoding="utf-8")
+    (tmp_path / "keys").write_text(keys, encoding="utf-8")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["gb10-flight-recorder", str(path)])
+    assert io_recorder.main() == 1
+    assert missing in capsys.readouterr().out

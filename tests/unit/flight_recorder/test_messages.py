@@ -16,6 +16,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import parse
 
 KEY, OTHER = "a" * 64, "b" * 64
 MESSAGE = Message(messages.SAMPLE, "spark2", "spark1", "session", 1, "nonce", FULL, ("line",), ("192.168.1.12",))
+#: What a message has at least.
+PLAIN = {"kind": "sample", "sender": "spark2", "to": "spark1", "session": "session"}
 
 
 def test_a_message_survives_its_datagram_and_fits_one_frame() -> None:
@@ -37,15 +39,22 @@ def test_a_forged_or_damaged_message_is_none() -> None:
     [
         {},
         {"kind": "sample"},
-        {"kind": 1, "sender": "a", "to": "b", "session": "c"},
-        {"kind": "sample", "sender": "a", "to": "b", "session": "c", "sample": {"time": 1, "node": "a\x1b"}},
-        {"kind": "sample", "sender": "a", "to": "b", "session": "c", "addresses": ["evil.example.com"]},
-        {"kind": "sample", "sender": "a", "to": "b", "session": "c", "lines": ["x" * messages.MOST]},
-        {"kind": "sample", "sender": "a", "to": "b", "session": "c", "command": "x"},
+        PLAIN | {"kind": 1},
+        PLAIN | {"sample": {"time": 1, "node": "a\x1b"}},
+        PLAIN | {"addresses": ["evil.example.com"]},
+        PLAIN | {"lines": ["x" * messages.MOST]},
+        PLAIN | {"command": "x"},
     ],
 )
 def test_a_message_of_another_form_is_none(content: dict[str, object]) -> None:
+    assert messages.decode(parse.message(PLAIN, KEY), KEY)
     assert messages.decode(parse.message(content, KEY), KEY) is None
+
+
+def test_the_receiver_connects_to_few_addresses_of_a_message() -> None:
+    many = replace(MESSAGE, addresses=tuple(f"192.168.1.{number}" for number in range(1, 100)))
+    found = messages.decode(messages.encode(many, KEY), KEY)
+    assert found and 1 < len(found.addresses) < 10 and many.addresses[: len(found.addresses)] == found.addresses
 
 
 def test_lines_have_no_control_characters_and_are_sent_in_frames() -> None:
@@ -74,6 +83,8 @@ def test_a_repeated_message_is_not_accepted() -> None:
     assert not one.accept(replace(MESSAGE, number=1), 4.0), "a recorded message of its former session"
     assert one.accept(replace(MESSAGE, number=2), 5.0)
     assert not one.accept(replace(MESSAGE, number=3, nonce="of an earlier recorder"), 6.0)
+    unnumbered = messages.decode(parse.message({**PLAIN, "session": "another", "nonce": "nonce"}, KEY), KEY)
+    assert unnumbered and not one.accept(unnumbered, 6.0), "it could be repeated"
     assert not one.accept(replace(MESSAGE, number=3, sender="spark3"), 6.0)
 
 

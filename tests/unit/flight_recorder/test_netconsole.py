@@ -41,6 +41,9 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(netconsole, "FOLDER", str(folder))
     monkeypatch.setattr(netconsole, "TARGET", str(folder / "gb10"))
     monkeypatch.setattr(io_netconsole, "neighbor", lambda *_arguments: "02:00:00:00:00:02")
+    # The kernel removes the files of a target with its folder.
+    remove = os.rmdir
+    monkeypatch.setattr(os, "rmdir", lambda path: ([file.unlink() for file in Path(path).iterdir()], remove(path)))
     return folder
 
 
@@ -64,9 +67,6 @@ def test_the_target_is_removed_when_the_unit_stops(
 ) -> None:
     assert start(tmp_path, monkeypatch, "off") == 0
     assert start(tmp_path, monkeypatch) == 0
-    # The kernel removes the files of a target with its folder.
-    remove = os.rmdir
-    monkeypatch.setattr(os, "rmdir", lambda path: ([file.unlink() for file in Path(path).iterdir()], remove(path)))
     assert start(tmp_path, monkeypatch, "off") == 0
     assert list(kernel.iterdir()) == []
 
@@ -83,3 +83,32 @@ def test_without_the_neighbor_systemd_tries_again(
     assert start(tmp_path, monkeypatch) == 1
     assert list(kernel.iterdir()) == []
     assert "spark2 does not answer at 10.110.0.2 on enp1s0f1np1" in capsys.readouterr().out
+
+
+def test_without_settings_nothing_is_sent(
+    kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "settings.json").unlink()
+    assert start(tmp_path, monkeypatch) == 1
+    assert "settings.json does not exist" in capsys.readouterr().out
+    assert list(kernel.iterdir()) == []
+
+
+def test_a_target_that_the_kernel_refuses_is_removed(
+    kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(netconsole, "attributes", lambda *_given: {"none/dev_name": "enp1s0f1np1"})
+    assert start(tmp_path, monkeypatch) == 1
+    assert "none/dev_name refuses 'enp1s0f1np1': " in capsys.readouterr().out
+    assert list(kernel.iterdir()) == []
+
+
+@pytest.mark.parametrize(("silent", "found"), [(0, "02:00:00:00:00:02"), (3, "02:00:00:00:00:02"), (1000, "")])
+def test_the_neighbor_is_asked_until_it_answers(monkeypatch: pytest.MonkeyPatch, silent: int, found: str) -> None:
+    clock = [0.0]
+    table = ARP.replace("10.110.0.2", "127.0.0.1").replace("enp1s0f1np1", "lo")
+    monkeypatch.setattr(io_netconsole.time, "sleep", lambda seconds: clock.append(clock[-1] + seconds))
+    monkeypatch.setattr(io_netconsole.io_file, "read", lambda _path: table if len(clock) > silent else "")
+    assert io_netconsole.neighbor("lo", "127.0.0.1", 9) == found
+    assert clock[-1] < 30, "systemd tries again"
+    assert len(clock) == silent + 1 or not found

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from flight_records import FULL, GIB, falling
+from flight_records import GIB, falling
 
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import messages, parse, record, report
-from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.schema import Engine, Sample
+from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.schema import Engine, Sample, SampledRail
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.watch import Entry
+from ansible_collections.gb10.cluster.plugins.module_utils.node.gpu import Gpu
 
 END = 1764194621.0
 XID = "[812.250] NVRM: Xid (PCI:000f:01:00): 79, pid=4711, GPU has fallen off the bus."
@@ -73,8 +74,7 @@ def test_the_next_step_follows_from_the_evidence(verdict: str, entries: list[Ent
     assert "fell silent 2 h ago" in report.short(found, END + 7200)
 
 
-def test_values_that_a_node_does_not_report_are_left_out() -> None:
-    assert report.values(Sample(END, "spark2")) == "no value"
+def test_a_last_sample_without_values_is_told() -> None:
     assert report.lines(record.Record("a", "b", END, record.OFF, ((END, Sample(END, "a")),)))[1] == (
         "last sample, 0.0 s before: no value"
     )
@@ -170,6 +170,30 @@ def test_lines_of_programs_in_the_kernels_log_are_left_out() -> None:
     assert parse.kernel_line("broken") == ""
 
 
-def test_memory_of_a_sample_is_in_gib() -> None:
-    assert report.values(Sample(END, "a", memory_available=3 * GIB)) == "3.0 GiB available"
-    assert FULL.memory_total == 119 * GIB
+@pytest.mark.parametrize(
+    ("sample", "text"),
+    [
+        (Sample(END, "a"), "no value"),
+        (Sample(END, "a", memory_available=3 * GIB), "3.0 GiB available"),
+        (Sample(END, "a", memory_total=4 * GIB, swap_used=0, pressure=0.0), "no value"),
+        (Sample(END, "a", 3 * GIB, 4 * GIB), "3.0 of 4.0 GiB available"),
+        (Sample(END, "a", swap_used=3 << 29, pressure=2.5), "swap 1.5 GiB, memory pressure 2.5 %"),
+        (Sample(END, "a", gpus=(Gpu("0", "", None, 38.5, None, None, None),)), "GPU 38 W"),
+        (
+            Sample(END, "a", rails=(SampledRail("a", False), SampledRail("b", True), SampledRail("c"))),
+            "no carrier on a",
+        ),
+        (Sample(END, "a", engine=Engine(waiting=1)), "no value"),
+        (Sample(END, "a", engine=Engine(running=0)), "0 requests running"),
+    ],
+)
+def test_a_report_has_the_values_of_a_sample_that_its_node_reports(sample: Sample, text: str) -> None:
+    assert report.values(sample) == text
+
+
+def test_a_clock_that_went_back_gives_no_negative_times() -> None:
+    entries = [*falling(END + 5, [40.0]), Entry(END - 5, record.RETURNED, "")]
+    found = recorded(record.OFF, entries)
+    assert "fell silent 0 s ago" in report.short(found, END - 60)
+    assert report.lines(found)[1] == "it was heard again after 0 s"
+    assert report.lines(found)[2].startswith("last sample, 0.0 s before")

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 from flight_records import FULL
 
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import schema
-from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.schema import Sample
+from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.schema import Sample, SampledRail
 
 
 def test_a_sample_survives_its_json() -> None:
     assert schema.parse(schema.dump(FULL)) == FULL
     assert schema.parse(schema.dump(Sample(1.0, "spark1"))) == Sample(1.0, "spark1")
+
+
+def test_the_largest_node_has_eight_gpus_and_eight_rails() -> None:
+    largest = replace(FULL, node="x" * 64, gpus=FULL.gpus * 8, rails=tuple(SampledRail(f"rail{n}") for n in range(8)))
+    assert schema.parse(schema.dump(largest)) == largest
 
 
 def with_(**changes: Any) -> bytes:
