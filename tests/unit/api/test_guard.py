@@ -127,6 +127,36 @@ def test_a_refusal_has_the_form_of_the_path(path: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "headers", "status", "kind"),
+    [
+        ("/v1/messages", {}, 401, "authentication_error"),
+        ("/v1/messages/unknown", BEARER, 404, "not_found_error"),
+        ("/v1/messages", {**BEARER, "content-length": "999999999"}, 413, "request_too_large"),
+        ("/v1/messages", {**BEARER, "x-request-id": "r" * 999}, 400, "invalid_request_error"),
+    ],
+)
+def test_a_refusal_of_anthropics_api_has_its_type(path: str, headers: dict[str, str], status: int, kind: str) -> None:
+    found = asked(path, headers)
+    assert (found[1], found[3]["error"]["type"]) == (status, kind)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "method", "closes"),
+    [
+        ("/v1/completions", {}, "POST", True),
+        ("/metrics", {}, "POST", True),
+        ("/v1/unknown", BEARER, "POST", False),
+        ("/v1/models/other", BEARER, "GET", False),
+    ],
+)
+def test_a_connection_without_a_key_ends_with_its_refusal(
+    path: str, headers: dict[str, str], method: str, closes: bool
+) -> None:
+    """uvicorn would parse the rest of the body."""
+    assert (asked(path, headers, method=method)[2].get("connection") == "close") is closes
+
+
+@pytest.mark.parametrize(
     "headers",
     [
         BEARER,
@@ -397,6 +427,7 @@ def test_only_the_beginning_of_an_error_is_cleaned(monkeypatch: pytest.MonkeyPat
 
 
 def test_one_address_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert io_guard._OF_CLIENT < io_guard._OF_ALL
     limited(monkeypatch, OF_CLIENT=10, OF_ALL=24)
 
     async def scenario() -> list[int]:
@@ -580,6 +611,21 @@ def test_a_form_is_read_in_pieces_between_which_others_have_their_turn() -> None
     assert [message["more_body"] for message in found] == [True, True, False]
 
 
+def test_a_small_body_does_not_wait_for_a_large_one_that_is_parsed() -> None:
+    guard = io_guard.Guard(None)
+
+    async def scenario() -> list[bool]:
+        receivers = [guard._replayed(b"body", None, large, divided=False) for large in (False, True)]
+        async with guard._reading:
+            tasks = [asyncio.create_task(receive()) for receive in receivers]
+            await asyncio.wait(tasks, timeout=0.05)
+            done = [task.done() for task in tasks]
+        assert [(await task)["body"] for task in tasks] == [b"body"] * 2
+        return done
+
+    assert asyncio.run(scenario()) == [True, False]
+
+
 @pytest.mark.parametrize(("lines", "status"), [(1000, 200), (1001, 400)])
 def test_a_form_has_few_boundaries(lines: int, status: int) -> None:
     form = {**BEARER, "content-type": "multipart/form-data; boundary=b"}
@@ -587,49 +633,123 @@ def test_a_form_has_few_boundaries(lines: int, status: int) -> None:
 
 
 class Uvicorn:
-    """The parts of uvicorn's connection that the limits use: it begins a request for the path that it gets."""
+    """The parts of uvicorn's connection that the limits use. A request begins with its whole head."""
 
     def __init__(self, *_arguments: Any) -> None:
         self.cycle: Any = None
+        self.head = b""
 
     def connection_made(self, transport: Any) -> None:
         self.transport, self.loop = transport, asyncio.get_running_loop()
 
     def data_received(self, data: bytes) -> None:
-        self.scope, self.cycle = {"path": data.decode()}, types.SimpleNamespace(response_complete=False)
+        self.head += data
+        if self.head.endswith(b"\r\n\r\n"):
+            self.scope, self.cycle = {"path": self.head.split()[1].decode()}, SimpleNamespace(response_complete=False)
 
 
 class Wire:
-    """A transport of one address, which notes whether it was aborted."""
+    """A transport of one address, or of a Unix socket, which notes its end."""
 
-    def __init__(self) -> None:
-        self.aborted, self.protocol = False, None
+    def __init__(self, peer: Any = ("10.0.0.1", 5)) -> None:
+        self.peer, self.end, self.written = peer, "", b""
+        limited: Any = type("Limited", (io_connections.Limits, Uvicorn), {})
+        self.protocol = limited(SimpleNamespace())
+        self.protocol.connection_made(self)
 
-    def get_extra_info(self, _name: str) -> tuple[str, int]:
-        return ("10.0.0.1", 5)
+    def get_extra_info(self, _name: str) -> Any:
+        return self.peer
 
     def get_protocol(self) -> Any:
         return self.protocol
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def close(self) -> None:
+        self.end = "closed"
+
     def abort(self) -> None:
-        self.aborted = True
+        self.end = "aborted"
 
 
-@pytest.mark.parametrize(("path", "stays"), [("/metrics", False), ("/health", False), ("/v1/models", True)])
-def test_a_connection_with_a_request_that_needs_no_key_makes_room(
-    path: str, stays: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its client may take nothing of the answer: 5 addresses kept all places so."""
+def head(path: str, lines: int = 1) -> bytes:
+    return f"GET {path} HTTP/1.1\r\n".encode() + b"a: b\r\n" * lines + b"\r\n"
+
+
+@pytest.fixture
+def places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each address have one connection without a request."""
     monkeypatch.setattr(io_connections, "_SOURCES", limits.Sources(1, 10))
-    limited: Any = type("Limited", (io_connections.Limits, Uvicorn), {})
 
-    async def scenario() -> list[bool]:
-        wires = [Wire(), Wire()]
-        for wire in wires:
-            wire.protocol = limited(types.SimpleNamespace())
-            wire.protocol.connection_made(wire)
-            if wire is wires[0]:
-                wire.protocol.parse(path.encode())
-        return [wire.aborted for wire in wires]
 
-    assert asyncio.run(scenario()) == [not stays, stays]
+@pytest.mark.usefixtures("places")
+@pytest.mark.parametrize(("path", "stays"), [("/metrics", False), ("/health", False), ("/v1/models", True)])
+def test_a_connection_with_a_request_that_needs_no_key_makes_room(path: str, stays: bool) -> None:
+    """Its client may take nothing of the answer: 5 addresses kept all places so."""
+
+    async def scenario() -> list[str]:
+        first = Wire()
+        first.protocol.parse(head(path))
+        second = Wire()
+        return [first.end, second.end]
+
+    assert asyncio.run(scenario()) == (["", "aborted"] if stays else ["aborted", ""])
+
+
+@pytest.mark.usefixtures("places")
+@pytest.mark.parametrize(
+    ("peers", "ends"),
+    [
+        ([("10.0.0.1", 5), ("10.0.0.2", 5), ("fd00::1", 5, 0, 0)], ["", "", ""]),
+        ([("10.0.0.1", 5), ("10.0.0.1", 6), ("::ffff:10.0.0.1", 7, 0, 0)], ["aborted", "aborted", ""]),
+        # All of a Unix socket are one source.
+        (["", "", ("10.0.0.1", 5)], ["aborted", "", ""]),
+        ([None, ("10.0.0.1", 5)], ["", ""]),
+    ],
+)
+def test_an_address_takes_no_place_of_another_one(peers: list[Any], ends: list[str]) -> None:
+    async def scenario() -> list[str]:
+        return [wire.end for wire in [Wire(peer) for peer in peers]]
+
+    assert asyncio.run(scenario()) == ends
+
+
+@pytest.mark.usefixtures("places")
+@pytest.mark.parametrize(
+    ("lines", "step", "refused"),
+    [
+        (limits.MOST_HEADERS, 1 << 20, False),
+        (limits.MOST_HEADERS + 1, 1 << 20, True),
+        (limits.MOST_HEADERS - 1, 7, False),
+        (limits.MOST_HEADERS + 1, 7, True),
+    ],
+)
+def test_a_head_has_few_lines(lines: int, step: int, refused: bool) -> None:
+    async def scenario() -> None:
+        wire, data = Wire(), head("/v1/models", lines)
+        for _request in range(2):
+            for begin in range(0, len(data), step):
+                if not wire.end:
+                    wire.protocol.parse(data[begin : begin + step])
+            assert (wire.end, wire.written[9:12]) == (("closed", b"431") if refused else ("", b""))
+            wire.protocol.cycle, wire.protocol.head = None, b""
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.usefixtures("places")
+def test_a_connection_has_some_seconds_for_its_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "HEAD_SECONDS", 0.05)
+
+    async def scenario() -> list[str]:
+        silent, slow, busy = (Wire((f"10.0.0.{number}", 5)) for number in range(3))
+        slow.protocol.parse(head("/v1/models")[:-1])
+        busy.protocol.parse(head("/v1/models"))
+        await asyncio.sleep(0.5)
+        return [wire.end for wire in (silent, slow, busy)]
+
+    assert asyncio.run(scenario()) == ["closed", "closed", ""]
