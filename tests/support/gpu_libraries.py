@@ -28,7 +28,7 @@ def fat(*codes: bytes) -> bytes:
 
 
 def elf(sections: Sequence[tuple[str, bytes]], machine: int = 62) -> bytes:
-    """Return a shared object with these sections, each at a multiple of 8.
+    """Return a shared object with these sections, each at a multiple of 8. ".bss" has no bytes in the file.
 
     ``machine`` is 62 for x86_64, 183 for aarch64.
     """
@@ -38,7 +38,8 @@ def elf(sections: Sequence[tuple[str, bytes]], machine: int = 62) -> bytes:
     body, table, name_at = b"", bytes(64), 1
     for name, content in sections:
         body += bytes(-len(body) % 8)
-        table += struct.pack("<IIQQQQIIQQ", name_at, 1, 2, 0, 64 + len(body), len(content), 0, 0, 8, 0)
+        kind, length = (8, 1 << 40) if name == ".bss" else (1, len(content))
+        table += struct.pack("<IIQQQQIIQQ", name_at, kind, 2, 0, 64 + len(body), length, 0, 0, 8, 0)
         body += content
         name_at += len(name) + 1
     body += bytes(-len(body) % 8)

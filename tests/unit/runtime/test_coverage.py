@@ -21,6 +21,7 @@ WHEEL = {
     "vllm/_moe_C_stable_libtorch": {**FAMILY, "none": 0},
     "vllm/_flashmla_C": DATACENTER,
 }
+PROGRAMS = fat(code("cubin", "121")) + fat(code("ptx", "80"))
 
 
 def library(*programs: bytes) -> bytes:
@@ -57,6 +58,27 @@ def test_programs_are_counted_by_the_way_in_which_a_gpu_runs_them(site: Path) ->
     }
     assert io_coverage.read(str(site), H200)["vllm/_C_stable_libtorch"] == counted(1, 0, 1, 1)
     assert io_coverage.read(str(site), THOR)["vllm/_C_stable_libtorch"] == counted(0, 0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        [(".bss", b""), (".nv_fatbin", PROGRAMS)],
+        [(".nv_fatbin", fat(code("cubin", "121")) + bytes(8) + fat(code("ptx", "80")) + bytes(24))],
+        # The linker's padding may be cut off at the end.
+        [(".nv_fatbin", PROGRAMS + bytes(4))],
+        [
+            (".nv_fatbin", fat(code("cubin", "121"))),
+            (".text", b"x"),
+            ("__nv_fatbin", b""),
+            (".nv_fatbin", fat(code("ptx", "80"))),
+        ],
+    ],
+)
+def test_code_is_counted_behind_padding_and_other_sections(tmp_path: Path, sections: list[tuple[str, bytes]]) -> None:
+    (tmp_path / "vllm").mkdir()
+    (tmp_path / "vllm/_C.abi3.so").write_bytes(elf(sections))
+    assert io_coverage.read(str(tmp_path), GB10) == {"vllm/_C": counted(1, 0, 1, 0)}
 
 
 def test_a_damaged_extension_is_an_error_with_its_path(site: Path) -> None:

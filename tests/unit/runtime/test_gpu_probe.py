@@ -10,6 +10,7 @@ import math
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -70,6 +71,24 @@ class Torch:
 def states(checks: dict[str, io_gpu_probe.Check], usable: bool = True) -> list[tuple[str, str, str]]:
     runtime = Runtime(torch=Torch(usable))
     return [(each["name"], each["state"], each["cause"]) for each in io_gpu_probe.results(runtime, checks)]
+
+
+@pytest.mark.parametrize(
+    ("name", "torch", "capability"),
+    [
+        ("fp8_torch", SimpleNamespace(_scaled_mm=None), (8, 6)),
+        ("fp8_torch", SimpleNamespace(), (12, 1)),
+        ("fp8_vllm", None, (8, 6)),
+        ("fp4_vllm", None, (9, 0)),
+    ],
+)
+def test_a_gpu_or_build_without_a_kernel_is_unsupported(name: str, torch: Any, capability: tuple[int, int]) -> None:
+    ops = SimpleNamespace(
+        cutlass_scaled_mm_supports_fp8=lambda number: number >= 89,
+        cutlass_scaled_mm_supports_fp4=lambda number: number >= 100,
+    )
+    with pytest.raises(UnsupportedError):
+        io_gpu_probe.CHECKS[name](Runtime(torch, ops, capability))
 
 
 @pytest.mark.parametrize(

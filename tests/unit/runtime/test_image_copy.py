@@ -89,6 +89,27 @@ def test_a_record_of_anything(value: Any) -> None:
         assert copy is None or image_copy.of_image(copy, "x", None) in (True, False)
 
 
+@pytest.mark.parametrize(
+    ("reference", "image_id", "expected"),
+    [
+        ("x", None, True),
+        ("another", "ab" * 32, True),
+        ("another", "cd" * 32, False),
+        ("another", None, False),
+        ("sha256:" + "ab" * 32, None, True),
+        ("ab" * 6, None, True),
+        ("sha256:" + "ab" * 6, None, True),
+        ("cd" * 6, None, False),
+        # Too short to be of one image: it may be a name.
+        ("ab", None, False),
+        ("", None, False),
+    ],
+)
+def test_a_copy_is_of_its_image_by_name_and_by_id(reference: str, image_id: str | None, expected: bool) -> None:
+    copy = Copy(**{**COPY, "image_id": "ab" * 32})
+    assert image_copy.of_image(copy, reference, image_id) is expected
+
+
 @settings(max_examples=60)
 @given(st.sampled_from(sorted(ARGUMENTS)), st.sampled_from(sorted(OPTION)), VALUES)
 def test_arguments_of_anything(key: str, part: str, value: Any) -> None:

@@ -110,7 +110,7 @@ def test_what_is_no_archive_is_reported(content: bytes, worker: Path, tmp_path: 
 def test_the_entries_and_the_disk_have_limits() -> None:
     assert wheelhouse.check_entry(NAME, True, wheelhouse.MOST_WHEELS - 1) == []
     assert "more than" in wheelhouse.check_entry(NAME, True, wheelhouse.MOST_WHEELS)[0].found
-    least, expected = wheelhouse.DISK_BYTES["cuda"], "14 GiB for the wheels and the environment"
+    least, expected = 14 << 30, "14 GiB for the wheels and the environment"
     assert wheelhouse.check_disk("/opt/gb10", least, "cuda") == []
     assert [(each.path, each.expected) for each in wheelhouse.check_disk("/x", least - 1, "cuda")] == [
         ("disk", expected)
