@@ -286,6 +286,59 @@ def test_a_value_that_the_node_does_not_have_is_none() -> None:
     assert schema.parse(schema.dump(found)) == found
 
 
+def test_a_rail_has_the_counters_of_its_interface_and_of_its_rdma_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(io_node, "_NET", str(tmp_path))
+    monkeypatch.setattr(io_node, "_RDMA", str(tmp_path))
+    files = {
+        "eth/carrier": "1",
+        "eth/speed": "200000",
+        "eth/mtu": "9000",
+        "eth/operstate": "up",
+        "eth/statistics/rx_bytes": "10",
+        "eth/statistics/tx_bytes": "20",
+        "hca/ports/1/counters/port_rcv_data": "30",
+        "hca/ports/1/counters/port_xmit_data": "40",
+        "hca/ports/1/state": "4: ACTIVE",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n", encoding="ascii")
+    given = {"node": "spark1", "rails": [{"interface": "eth", "hca": hca} for hca in ("hca", "")]}
+    with_rdma, without = io_node.sample(given, (), None).rails
+    # RDMA counts words of four bytes.
+    assert with_rdma == schema.SampledRail("eth", True, 200_000, 9000, 10, 20, 120, 160, "up", "ACTIVE")
+    assert without == replace(with_rdma, rdma_rx=None, rdma_tx=None, rdma="")
+
+
+class Paced(io_recorder.Recorder):
+    """A recorder without a kernel and a network, whose turns are late by given seconds."""
+
+    def __init__(self, delays: list[float], clock: list[float]) -> None:
+        self.delays, self.clock, self.ticks = delays, clock, list[float]()
+
+    def turn(self, until: float, last: float) -> float:
+        if not self.delays:
+            raise io_recorder.Stop
+        self.clock[0] = max(last, until) + self.delays.pop(0)
+        return self.clock[0]
+
+    def tick(self, now: float) -> None:
+        self.ticks.append(now)
+
+    def end(self) -> None:
+        self.ticks.append(-1.0)
+
+
+def test_after_a_late_sample_the_next_one_comes_soon_and_not_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(io_recorder, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    recorder = Paced([0, 0, 7, 0, 0], clock)
+    recorder.run()
+    assert recorder.ticks == [100, 102, 111, 112, 114, -1]
+
+
 def test_sshd_is_told_from_a_frozen_host() -> None:
     with socket.create_server(("127.0.0.2", 0)) as server:
         port = server.getsockname()[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import replace
 from ipaddress import IPv4Interface
 
@@ -68,6 +69,7 @@ def test_lines_have_no_control_characters_and_are_sent_in_frames() -> None:
     for group in messages.batches(["x" * foreign.MOST] * 20):
         assert len(messages.encode(replace(given, lines=group), KEY)) < 1500 - 28
     assert list(messages.batches([])) == []
+    assert list(messages.batches(["one", "two"])) == [("one", "two")], "short lines share a frame"
 
 
 def sender() -> Sender:
@@ -94,6 +96,7 @@ def test_many_sessions_change_the_nonce_and_do_not_grow() -> None:
         one.accept(replace(MESSAGE, session=str(number), nonce=one.nonce), 1.0)
         assert len(one.numbers) <= 100
     assert one.nonce != "nonce"
+    assert len(one.nonce) == len(secrets.token_hex(8)), "a message keeps its size"
     assert not one.accept(MESSAGE, 2.0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Any
 
 import pytest
 from flight_records import FULL
@@ -50,6 +51,18 @@ def test_a_shorter_file_has_its_whole_slots(length: int) -> None:
 def test_a_damaged_slot_is_left_out(change: bytes) -> None:
     data = file(2)
     assert numbers(data[: ring.SLOT] + change + data[ring.SLOT + len(change) :]) == [2]
+
+
+@pytest.mark.parametrize(("number", "time"), [("2", 2.0), (None, 2.0), (2, "noon"), (2, None)])
+def test_a_whole_slot_of_another_form_is_left_out(number: Any, time: Any) -> None:
+    data = ring.slot(1, "boot", ring.SAMPLE, 1.0, lines=["line"]) + ring.slot(number, "boot", ring.SAMPLE, time)
+    assert numbers(data) == [1]
+
+
+def test_each_slot_is_one_block_of_the_disk() -> None:
+    for number in (0, 1, ring.SLOTS - 1, ring.SLOTS, 10**6):
+        assert ring.place(number) % 4096 == 0 <= ring.place(number) < ring.SIZE
+    assert len(ring.slot(1, "boot", ring.SAMPLE, 1.0)) == 4096
 
 
 def test_lines_that_do_not_fit_are_left_out_oldest_first() -> None:
