@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.golden import (
     report,
     table,
 )
-from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import Answer, Bounds
+from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import Answer, Bounds, Record, Run
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 from ansible_collections.gb10.cluster.plugins.module_utils.health.smoke import AnswerError
@@ -234,7 +235,7 @@ def completion(**changes: Any) -> bytes:
         (completion(text=7), "text is 7"),
         (completion(text="x" * 20000), "a text of at most"),
         (completion(logprobs={"tokens": ["x"]}), "is x, expected a token ID"),
-        (completion(logprobs={"tokens": [True]}), "expected a token ID"),
+        *((completion(logprobs={"tokens": [each]}), "expected a token ID") for each in (True, 1.0, None, [1])),
         (completion(logprobs={"tokens": ["token_id:1"] * 300}), "is 300 entries, expected at most 256"),
         (completion(logprobs={"tokens": []}), "expected equal lengths"),
         (completion(logprobs={"token_logprobs": [None]}), "logprobs[0] is None, expected a finite number"),
@@ -243,7 +244,7 @@ def completion(**changes: Any) -> bytes:
         (completion(prompt_token_ids=[-1]), "prompt[0] is -1, expected a token ID"),
         (b"x" * 400_000, "the answer is longer than 300000 bytes"),
     ],
-    ids=range(17),
+    ids=range(20),
 )
 def test_hostile_responses(
     model: Model, url: str, monkeypatch: pytest.MonkeyPatch, content: bytes, expected: str
@@ -404,6 +405,21 @@ def test_compare(before: Answer, now: Answer, expected: tuple[str, int, float]) 
     assert bool(found.why) is (found.relation != "equal")
 
 
+REPEATED = at(*[FIRST] * 17)
+
+
+@pytest.mark.parametrize(
+    ("before", "warned"),
+    [(None, True), ({"code": REPEATED}, True), ({"chat": REPEATED}, False), ({"chat": at((3, {3: -0.1}))}, True)],
+    ids=["no record", "not in the record", "as in the record", "different"],
+)
+def test_a_new_or_different_answer_is_checked_for_nonsense(before: dict[str, Answer] | None, warned: bool) -> None:
+    run = Run({"chat": REPEATED}, None, None, "0.33.0")
+    old = None if before is None else Record(record.served(PLAN).identity, TODAY, replace(run, answers=before))
+    warnings = compare.judge(run, old, LIMITS).warnings
+    assert ("chat: the same token 17 times in a row" in warnings) is warned
+
+
 def test_an_empty_run_fails() -> None:
     assert "the server returned no answer" in verdict({"answers": {}})["problem"]
     assert refused({}) == "run.answers is None, expected an object"
@@ -514,6 +530,7 @@ def test_the_long_prompt_has_its_answer() -> None:
     text = table.long_prompt(8192)
     assert 8000 < len(text) <= 8192
     assert text.endswith("\nThe code of lamp 3 is") and text.count("\nThe code of lamp 3 is ") == 1
+    assert table.long_prompt(299) == "" and 300 <= len(table.long_prompt(330)) <= 330
 
 
 def test_a_tool_call_is_part_of_the_text() -> None:
