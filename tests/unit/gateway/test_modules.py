@@ -272,6 +272,12 @@ def test_a_renewed_certificate_and_other_settings_restart_the_gateway(name: str)
     assert before != after
 
 
+@pytest.mark.parametrize(("port", "bound"), [(443, True), (1023, True), (1024, False), (4000, False)])
+def test_only_a_low_port_needs_a_capability(port: int, bound: bool) -> None:
+    text = service.service(schema.Planned("", "", {}), "/e", port, 60, "").text
+    assert ("AmbientCapabilities=CAP_NET_BIND_SERVICE" in text) is bound
+
+
 def test_the_settings_of_clients_have_no_key() -> None:
     models = [BIG, replace(BIG, name="vector", kind="embed")]
     text = "\n".join(report.client_settings("https://llm:4000/v1", models))

@@ -229,6 +229,34 @@ def test_refusals_have_the_format_of_their_api() -> None:
 
 
 @pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, "invalid_request_error"),
+        (401, "authentication_error"),
+        (403, "permission_error"),
+        (404, "not_found_error"),
+        (413, "request_too_large"),
+        (500, "api_error"),
+        (503, "overloaded_error"),
+        (504, "timeout_error"),
+    ],
+)
+def test_anthropics_clients_know_the_type_of_an_error(status: int, kind: str) -> None:
+    refusal = Refusal(status, "invalid_request_error", "x", "a message")
+    error = {"type": kind, "message": "a message"}
+    assert json.loads(requests.refusal_body(refusal, "/v1/messages")) == {"type": "error", "error": error}
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind", "retry"),
+    [(limits.FULL, 503, "server_error", 5), (limits.LARGE, 413, "invalid_request_error", 0)],
+)
+def test_a_body_without_room_may_come_again_and_a_large_one_not(code: str, status: int, kind: str, retry: int) -> None:
+    found = requests.of_body(code)
+    assert (found.status, found.kind, found.code, found.retry) == (status, kind, code, retry)
+
+
+@pytest.mark.parametrize(
     ("refusal", "headers"),
     [
         # The official clients repeat a 504 twice, unless this header says no.
@@ -276,6 +304,7 @@ def test_only_listed_origins_share_an_answer() -> None:
     [
         ("authorization,x-stainless-os", "authorization,x-stainless-os"),
         ("x-stainless-os\r\nX: 1", "authorization, content-type, x-api-key"),
+        (",".join(["x-stainless-os"] * 100), "authorization, content-type, x-api-key"),
     ],
 )
 def test_a_preflight_allows_the_headers_that_it_names(asked: str, allowed: str) -> None:
