@@ -252,6 +252,7 @@ def test_counts_that_cannot_be_written_are_a_line_and_no_end(
         keeper.cancel()
 
     asyncio.run(kept())
+    assert found.usage.clients["alice"].models["small"].requests == 2
 
 
 def test_the_report_has_each_models_state_and_each_clients_use(tmp_path: Path) -> None:
