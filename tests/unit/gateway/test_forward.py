@@ -177,6 +177,26 @@ def test_the_tokens_of_a_long_answer(first: bool) -> None:
     assert reader.tokens == Tokens(10)
 
 
+def test_a_deeply_nested_answer_has_no_tokens() -> None:
+    assert forward.whole(b'{"usage":' + b"[" * 4000 + b"]" * 4000 + b"}") == Tokens()
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "kind"),
+    [
+        ("/v1/chat/completions", "text/event-stream; charset=utf-8", Completions),
+        ("/v1/completions", "text/event-stream", Completions),
+        ("/v1/messages", "text/event-stream", Events),
+        ("/v1/responses", "text/event-stream", Events),
+        ("/v1/chat/completions", "application/json", Plain),
+        ("/v1/messages", "", Plain),
+    ],
+)
+def test_the_reader_of_an_answer(path: str, content: str, kind: type) -> None:
+    headers = {"Content-Type": content} if content else {}
+    assert type(forward.reader(path, headers, usage=False, always=False)) is kind
+
+
 def test_the_headers_that_pass() -> None:
     given = {
         "Accept": "x",

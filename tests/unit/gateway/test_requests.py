@@ -220,6 +220,12 @@ def test_without_a_server_the_reason_is_the_answer(client: Client, servers: Serv
     assert "s/small: refused" in found.message
 
 
+def test_a_silent_server_is_a_timeout() -> None:
+    found = requests.silent("big", 600)
+    assert (found.status, found.code, found.model) == (504, "timeout", "big")
+    assert found.message == "The model's server sent nothing for 600 s."
+
+
 def test_refusals_have_the_format_of_their_api() -> None:
     assert json.loads(requests.refusal_body(requests.UNKNOWN_KEY, CHAT))["error"]["code"] == "invalid_api_key"
     for path in ("/v1/messages", "/messages", "/v1/messages/count_tokens"):
