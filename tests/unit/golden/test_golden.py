@@ -6,6 +6,7 @@ Hostile responses and records.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -148,6 +149,10 @@ def test_each_run_has_its_own_salt_so_that_no_cached_prefix_is_used(model: Model
         again(url, content)
     bodies = [body for _path, body in model.requests]
     assert {body["temperature"] for body in bodies} == {0}
+    answers = [body for body in bodies if "prompt_logprobs" not in body]
+    assert all(body["return_tokens_as_token_ids"] and body["return_token_ids"] for body in answers), (
+        "texts are ambiguous"
+    )
     assert len({body["cache_salt"] for body in bodies}) == 2
 
 
@@ -200,9 +205,11 @@ def test_a_model_without_a_chat_template_completes(model: Model, url: str) -> No
     assert verdict(run)["problem"] == ""
 
 
-def test_without_a_record_the_run_shows_the_answers(url: str) -> None:
+def test_without_a_record_the_run_shows_the_answers(url: str, content: str) -> None:
     found = verdict(collect(url))
     assert found["problem"] == "" and found["record"] == ""
+    compared = again(url, content)["lines"]
+    assert not {line.split(":")[0].strip() for line in compared} & ALL, "equal answers are not shown"
     assert any(line.startswith(f"no record {PATH}.") and "golden_record=true" in line for line in found["lines"])
     assert {line.split(":")[0].strip() for line in found["lines"]} >= ALL
     # The answers are the last lines, but not the answer of the run.
@@ -318,6 +325,8 @@ def test_draft_acceptance(
     model: Model, url: str, drafts: tuple[int, int] | None, acceptance: float | None, expected: str
 ) -> None:
     model.drafts = drafts
+    collect(url)
+    # The server has counted the tokens of others before.
     run = collect(url)
     assert run["acceptance"] == acceptance
     assert any(line.startswith("warning: draft") for line in verdict(run)["lines"]) is bool(expected)
@@ -338,6 +347,11 @@ def test_another_perplexity_than_recorded_fails(url: str, content: str, factor: 
     run = collect(url, prompts(content))
     found = verdict({**run, "perplexity": run["perplexity"] * factor}, content)
     assert problem in found["problem"] and bool(found["problem"]) is bool(problem)
+
+
+def test_the_perplexity_is_that_of_the_tokens_after_the_first() -> None:
+    tokens = [None, {"7": {"logprob": -1.0}, "8": {"logprob": -9.0}}, {"8": {"logprob": -3.0}}]
+    assert parse.perplexity(json.dumps({"choices": [{"prompt_logprobs": tokens}]})) == pytest.approx(math.exp(2))
 
 
 def test_a_high_or_missing_perplexity_only_warns(model: Model, url: str) -> None:
