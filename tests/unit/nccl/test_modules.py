@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import subprocess
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,10 @@ def test_packed_twice_is_the_same(source: Path, sent: dict[str, Any]) -> None:
     os.utime(stamp, (1, 1))
     stamp.chmod(0o600)
     assert packed(source, "again.tar")["artifact_sha256"] == sent["artifact_sha256"]
+    with tarfile.open(sent["artifact"]) as archive:
+        assert {(entry.uid, entry.gid, entry.mtime, entry.uname, entry.gname) for entry in archive} == {
+            (0, 0, 0, "", "")
+        }
 
 
 def test_installed_once_and_used(sent: dict[str, Any]) -> None:
