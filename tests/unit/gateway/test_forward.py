@@ -116,6 +116,11 @@ def test_lines_that_are_no_data_of_an_event_are_not_read(monkeypatch: pytest.Mon
     assert (forward.many(data), forward.many(LAST)) == (True, False)
 
 
+@pytest.mark.parametrize(("usages", "size", "expected"), [(1000, 10_000, True), (1, 10_000, False), (100, 0, False)])
+def test_only_a_long_part_with_many_usages_waits_for_its_turn(usages: int, size: int, expected: bool) -> None:
+    assert forward.many(b'"usage"' * usages + b" " * size) is expected
+
+
 def test_of_an_answer_only_its_usage_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that answered 200 requests at once with 255 KB of small numbers silenced the gateway for 11 s."""
     read: list[int] = []

@@ -220,6 +220,23 @@ def test_without_a_server_the_reason_is_the_answer(client: Client, servers: Serv
     assert "s/small: refused" in found.message
 
 
+@pytest.mark.parametrize(
+    ("refusal", "status"),
+    [
+        (requests.UNKNOWN_KEY, 401),
+        (requests.FORBIDDEN, 403),
+        (requests.UNKNOWN_ROUTE, 404),
+        (requests.ENCODED, 415),
+        (requests.NOT_HTTP, 400),
+        (requests.BROKEN, 502),
+        (requests.FAILED, 500),
+    ],
+)
+def test_a_client_learns_whose_mistake_it_is(refusal: Refusal, status: int) -> None:
+    assert refusal.status == status
+    assert (refusal.kind == "server_error") is (status >= 500)
+
+
 def test_a_silent_server_is_a_timeout() -> None:
     found = requests.silent("big", 600)
     assert (found.status, found.code, found.model) == (504, "timeout", "big")
