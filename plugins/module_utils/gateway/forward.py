@@ -87,7 +87,7 @@ class Plain:
         """Return the same bytes."""
         if len(self._head) < _END:
             self._head += data[: _END - len(self._head)]
-        self._tail = data[-_END:] if len(data) >= _END else (self._tail + data)[-_END:]
+        self._tail = (self._tail + data[-_END:])[-_END:]
         return data
 
     def end(self) -> bytes:

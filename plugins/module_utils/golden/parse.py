@@ -221,7 +221,7 @@ def _candidates(value: object, path: str) -> dict[int, float]:
 
 
 def _token(value: object, path: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | str) or not (found := _TOKEN.fullmatch(str(value))):
+    if not (found := _TOKEN.fullmatch(str(value))):
         raise InvalidError(path, value, "a token ID")
     return int(found[1])
 

@@ -53,7 +53,7 @@ def part(store: str, name: str) -> Iterator[str]:
     """Yield a temporary folder. It replaces the build if the block succeeds, and is removed otherwise."""
     # An existing folder is broken, otherwise the caller would not build it again.
     with io_file.new_folder(f"{store}/{name}", f"{store}/.{name}.part") as temporary:
-        os.mkdir(f"{temporary}/lib", mode=0o755)
+        os.mkdir(f"{temporary}/lib", mode=io_file.SEARCHABLE)
         yield temporary
         for file in (f"{temporary}/{LIBRARY}", f"{temporary}/{STAMP}"):
             with open(file, "rb") as handle:
@@ -64,9 +64,9 @@ def fill(folder: str, library: str, content: Mapping[str, Any]) -> None:
     """Copy a library and its stamp into a folder of part()."""
     name = os.path.basename(library)
     shutil.copyfile(library, f"{folder}/lib/{name}")
-    os.chmod(f"{folder}/lib/{name}", 0o755)
+    os.chmod(f"{folder}/lib/{name}", io_file.SEARCHABLE)
     _link(folder, name)
-    io_file.write_file(f"{folder}/{STAMP}", json.dumps(content, indent=2, sort_keys=True) + "\n", 0o644)
+    io_file.write_file(f"{folder}/{STAMP}", json.dumps(content, indent=2, sort_keys=True) + "\n", io_file.READABLE)
 
 
 def _link(folder: str, name: str) -> None:
@@ -76,7 +76,7 @@ def _link(folder: str, name: str) -> None:
 
 def pack(store: str, name: str, path: str) -> str:
     """Pack a build reproducibly for other hosts, and return the file's SHA-256."""
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    os.makedirs(os.path.dirname(path), mode=io_file.SEARCHABLE, exist_ok=True)
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
         for place in sorted(glob.glob(f"{glob.escape(store)}/{name}/**", recursive=True))[1:]:
             archive.add(place, os.path.relpath(place, f"{store}/{name}"), recursive=False, filter=_plain)
@@ -86,7 +86,8 @@ def pack(store: str, name: str, path: str) -> str:
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     entry.uid = entry.gid = entry.mtime = 0
     entry.uname = entry.gname = ""
-    entry.mode = 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
+    # unpack() sets its own. Others can read this, too.
+    entry.mode = io_file.SEARCHABLE
     return entry
 
 
@@ -121,9 +122,9 @@ def unpack(path: str, sha256: str, folder: str) -> None:
         found = f"{path} has {', '.join(sorted(files)) or 'no such files'}"
         raise ProblemsError([Problem("artifact", found, f"{STAMP} and one library", "send the file again")])
     name = next(name for name in files if name != STAMP)
-    io_file.write_file(f"{folder}/{name}", files[name], 0o755)
+    io_file.write_file(f"{folder}/{name}", files[name], io_file.SEARCHABLE)
     _link(folder, os.path.basename(name))
-    io_file.write_file(f"{folder}/{STAMP}", files[STAMP], 0o644)
+    io_file.write_file(f"{folder}/{STAMP}", files[STAMP], io_file.READABLE)
 
 
 def names(store: str) -> list[str]:

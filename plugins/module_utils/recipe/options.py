@@ -49,7 +49,7 @@ def whole(name: str) -> str:
     option = option.split(" ")[0]
     if re.fullmatch(r"-O\w*", option):
         option = "--compilation-config" if dot else "--optimization-level"
-    elif option[:2] in allowed.ALIASES and option not in allowed.ALIASES and option[1:2] != "-":
+    elif option[:2] in allowed.ALIASES and option not in allowed.ALIASES:
         # A value may directly follow a name of one letter.
         option = option[:2]
     return allowed.ALIASES.get(option, option) + dot + members
@@ -58,8 +58,7 @@ def whole(name: str) -> str:
 def joined(name: str) -> list[str]:
     """Return the value that directly follows a name of one letter, such as x of -qx, [] without one."""
     option = name.partition(" ")[0]
-    known = option in allowed.ALIASES or option[:2] not in allowed.ALIASES or option[1:2] == "-"
-    return [] if known or option.startswith("-O") else [option[2:]]
+    return [option[2:]] if option[:2] in allowed.ALIASES and option not in allowed.ALIASES else []
 
 
 def short_for(name: str) -> str:

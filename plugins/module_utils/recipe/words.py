@@ -78,14 +78,15 @@ def split(text: str) -> list[str]:
     words, word = list[str](), ""
     within = False
     while match := _TOKEN.match(text, at):
-        kind, found, at = match.lastgroup, match[match.lastgroup or 0], match.end()
+        kind = str(match.lastgroup)
+        found, at = match[kind], match.end()
         if kind == "comment" and within:
             kind, found, at = "plain", "#", match.start() + 1
         if kind in ("blank", "comment") or (found == "\n" and _around(text, at, begun=bool(words or within))):
             words += [word] if within else []
             word, within = "", False
         elif (kind, found) != ("escaped", "\n"):
-            word += _part(kind or "", found, within, text, match.start())
+            word += _part(kind, found, within, text, match.start())
             within = True
     words += [word] if within else []
     if len(words) > _MOST_WORDS:

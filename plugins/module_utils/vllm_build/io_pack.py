@@ -115,8 +115,8 @@ def _write(archive: zipfile.ZipFile, target: zipfile.ZipFile, found: Sequence[zi
 
 def _member(target: zipfile.ZipFile, name: str, mode: int, source: IO[bytes], size: int) -> tuple[str, str, int]:
     """Add a file without compression, whose result differs between releases of zlib, and return its line of RECORD."""
-    # The earliest time of the format.
-    member = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+    # Its time is the earliest of the format.
+    member = zipfile.ZipInfo(name)
     member.external_attr, member.file_size = (stat.S_IFREG | mode) << 16, size
     digest, written = hashlib.sha256(), 0
     with target.open(member, "w") as file:

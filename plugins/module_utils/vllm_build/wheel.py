@@ -47,9 +47,8 @@ def member_problems(names: Sequence[str]) -> list[Problem]:
 
 
 def _is_member(name: str) -> bool:
-    segments = name.split("/")
-    plain = all(_SEGMENT.fullmatch(segment) and segment not in (".", "..") for segment in segments)
-    return plain and ((len(segments) > 1 and segments[0] == "vllm") or bool(_INFORMATION.fullmatch(name)))
+    plain = all(_SEGMENT.fullmatch(segment) and segment not in (".", "..") for segment in name.split("/"))
+    return plain and (name.startswith("vllm/") or bool(_INFORMATION.fullmatch(name)))
 
 
 def entry_problems(text: str) -> list[Problem]:

@@ -64,8 +64,28 @@ def test_a_line_has_the_size_and_the_estimated_time() -> None:
             settings("sweep", concurrencies=[1, 8, 1], input_tokens=[512, 2048]),
             [Run(1, 512, 64, 8), Run(8, 512, 64, 16), Run(1, 2048, 64, 8), Run(8, 2048, 64, 16)],
         ),
+        (
+            {},
+            settings("llama-benchy"),
+            [Run(1, tokens, output, 3, "text") for tokens in (2048, 6144, 10240, 18432, 34816) for output in (32, 128)],
+        ),
+        (
+            {},
+            settings("spark-arena"),
+            [
+                Run(concurrency, tokens, 128, requests, "text")
+                for tokens in (2048, 6144, 10240, 18432, 34816, 67583, 102048)
+                for concurrency, requests in ((1, 3), (2, 6), (5, 15), (10, 30))
+            ],
+        ),
     ],
-    ids=["quick", "the server's context wins over the plan's", "each combination of a sweep once"],
+    ids=[
+        "quick",
+        "the server's context wins over the plan's",
+        "each combination of a sweep once",
+        "as llama-benchy measures",
+        "as Spark Arena measures",
+    ],
 )
 def test_the_runs_of_a_mode(expected: dict[str, Any], given: BenchmarkSettings, runs: list[Run]) -> None:
     assert benchmark_plan.runs(plan(**expected), given) == runs

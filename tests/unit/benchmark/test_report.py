@@ -140,6 +140,9 @@ def test_clocks() -> None:
     ("after", "expected"),
     [
         ({"cache_queries": 300.0, "cache_hits": 75.0}, 0.125),
+        ({"cache_queries": 400.0, "cache_hits": 150.0}, 0.333),
+        ({"cache_queries": 300.0, "cache_hits": 50.0}, 0.0),
+        ({"cache_queries": 300.0, "cache_hits": 250.0}, 1.0),
         ({"cache_queries": 100.0, "cache_hits": 50.0}, None),
         ({"cache_queries": 40.0, "cache_hits": 0.0}, None),
         ({"cache_queries": 300.0}, None),
@@ -287,6 +290,7 @@ def test_a_recipe_with_figures_names_the_mode_that_compares() -> None:
     ("published", "expected"),
     [
         ((57.0, 60.0), "warning: slower than the published 57 to 60 tokens/s (docs/models.md)"),
+        ((50.0, 60.0), "the published 50 to 60 tokens/s (docs/models.md)"),
         ((39.0, 39.0), "the published 39 tokens/s (docs/models.md)"),
     ],
 )

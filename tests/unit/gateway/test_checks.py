@@ -121,6 +121,22 @@ def test_a_wrong_setting(settings: dict[str, Any], place: str) -> None:
     assert report.startswith("1 problem found") and f"1. {place}: " in report
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"port": 1},
+        {"port": 65535},
+        {"silence_timeout": 1, "health_interval": 2},
+        {"silence_timeout": 86400, "health_interval": 3600},
+        {"name": "llm.example.com"},
+        {"name": "10.0.0.9"},
+        {"fallbacks": {"small": ["org/big"]}},
+    ],
+)
+def test_a_setting_at_its_limits_is_good(settings: dict[str, Any]) -> None:
+    assert planned(**settings).warnings == []
+
+
 def test_a_fallback_has_the_same_kind() -> None:
     report = refused(changed(1, kind="embed"), fallbacks={"small": ["org/big"]})
     assert "gateway_fallbacks.small[0]: org/big has the kind generate" in report

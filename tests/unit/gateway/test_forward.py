@@ -116,6 +116,11 @@ def test_lines_that_are_no_data_of_an_event_are_not_read(monkeypatch: pytest.Mon
     assert (forward.many(data), forward.many(LAST)) == (True, False)
 
 
+@pytest.mark.parametrize(("usages", "size", "expected"), [(1000, 10_000, True), (1, 10_000, False), (100, 0, False)])
+def test_only_a_long_part_with_many_usages_waits_for_its_turn(usages: int, size: int, expected: bool) -> None:
+    assert forward.many(b'"usage"' * usages + b" " * size) is expected
+
+
 def test_of_an_answer_only_its_usage_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that answered 200 requests at once with 255 KB of small numbers silenced the gateway for 11 s."""
     read: list[int] = []
@@ -175,6 +180,26 @@ def test_the_tokens_of_a_long_answer(first: bool) -> None:
     text, reader = json.dumps(answer).encode(), Plain()
     assert b"".join(reader.feed(text[begin : begin + 5000]) for begin in range(0, len(text), 5000)) == text
     assert reader.tokens == Tokens(10)
+
+
+def test_a_deeply_nested_answer_has_no_tokens() -> None:
+    assert forward.whole(b'{"usage":' + b"[" * 4000 + b"]" * 4000 + b"}") == Tokens()
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "kind"),
+    [
+        ("/v1/chat/completions", "text/event-stream; charset=utf-8", Completions),
+        ("/v1/completions", "text/event-stream", Completions),
+        ("/v1/messages", "text/event-stream", Events),
+        ("/v1/responses", "text/event-stream", Events),
+        ("/v1/chat/completions", "application/json", Plain),
+        ("/v1/messages", "", Plain),
+    ],
+)
+def test_the_reader_of_an_answer(path: str, content: str, kind: type) -> None:
+    headers = {"Content-Type": content} if content else {}
+    assert type(forward.reader(path, headers, usage=False, always=False)) is kind
 
 
 def test_the_headers_that_pass() -> None:

@@ -101,7 +101,7 @@ def gateway(report: Any, status: int = 200) -> Iterator[tuple[str, list[str]]]:
     asked: list[str] = []
 
     def answer(request: BaseHTTPRequestHandler) -> tuple[int, str, dict[str, str]]:
-        asked.append(request.path)
+        asked.append(f"{request.command} {request.path}")
         text = report if isinstance(report, str) else json.dumps(report)
         return 200 if request.path == "/gb10/report" else status, text, {}
 
@@ -123,7 +123,7 @@ def test_the_state_of_the_gateway(tmp_path: Path) -> None:
     with gateway(REPORT) as (url, asked):
         found = info(tmp_path, url, expected=["s/small", "n/big"], test=True)
     assert (found["problem"], found["models"], found["unanswered"]) == ("", MODELS, {})
-    assert asked == ["/gb10/report", "/v1/completions"], "only the healthy model gets a request"
+    assert asked == ["GET /gb10/report", "POST /v1/completions"], "only the healthy model gets a request"
     (client,) = found["clients"]
     assert (client["name"], client["last"], client["usage"]) == ("alice", 1795464567, {"big": COUNT})
     lines = report.lines(load.chosen(State, found, "found"), "http://x:4000/v1")
@@ -270,6 +270,25 @@ def test_a_renewed_certificate_and_other_settings_restart_the_gateway(name: str)
     other = replace(given, **{name: "other"})
     before, after = (service.service(each, "/e", 4000, 60, "").inputs for each in (given, other))
     assert before != after
+
+
+@pytest.mark.parametrize(("port", "bound"), [(443, True), (1023, True), (1024, False), (4000, False)])
+def test_only_a_low_port_needs_a_capability(port: int, bound: bool) -> None:
+    text = service.service(schema.Planned("", "", {}), "/e", port, 60, "").text
+    assert ("AmbientCapabilities=CAP_NET_BIND_SERVICE" in text) is bound
+
+
+@pytest.mark.parametrize("certificate", ["", "a certificate"])
+def test_the_program_gets_a_certificate_if_there_is_one(certificate: str) -> None:
+    text = service.service(schema.Planned("", certificate, {}), "/e", 4000, 60, "").text
+    assert (" %d/tls.crt %d/tls.key\n" in text) is ("LoadCredential=tls.key:" in text) is bool(certificate)
+
+
+def test_a_client_without_use_never_came(tmp_path: Path) -> None:
+    key(tmp_path, name="alice")
+    (client,) = io_info.rows(str(tmp_path / "clients.json"), {})
+    assert (client.name, client.last, client.usage) == ("alice", 0, {})
+    assert client.created > 0
 
 
 def test_the_settings_of_clients_have_no_key() -> None:

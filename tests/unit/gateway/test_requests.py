@@ -220,12 +220,63 @@ def test_without_a_server_the_reason_is_the_answer(client: Client, servers: Serv
     assert "s/small: refused" in found.message
 
 
+@pytest.mark.parametrize(
+    ("refusal", "status"),
+    [
+        (requests.UNKNOWN_KEY, 401),
+        (requests.FORBIDDEN, 403),
+        (requests.UNKNOWN_ROUTE, 404),
+        (requests.ENCODED, 415),
+        (requests.NOT_HTTP, 400),
+        (requests.BROKEN, 502),
+        (requests.FAILED, 500),
+    ],
+)
+def test_a_client_learns_whose_mistake_it_is(refusal: Refusal, status: int) -> None:
+    assert refusal.status == status
+    assert (refusal.kind == "server_error") is (status >= 500)
+
+
+def test_a_silent_server_is_a_timeout() -> None:
+    found = requests.silent("big", 600)
+    assert (found.status, found.code, found.model) == (504, "timeout", "big")
+    assert found.message == "The model's server sent nothing for 600 s."
+
+
 def test_refusals_have_the_format_of_their_api() -> None:
     assert json.loads(requests.refusal_body(requests.UNKNOWN_KEY, CHAT))["error"]["code"] == "invalid_api_key"
     for path in ("/v1/messages", "/messages", "/v1/messages/count_tokens"):
         assert json.loads(requests.refusal_body(requests.UNKNOWN_KEY, path))["error"]["type"] == "authentication_error"
     assert requests.refusal_event(requests.BROKEN, "/v1/messages").startswith(b'event: error\ndata: {"type": "error"')
     assert requests.refusal_event(requests.BROKEN, CHAT).startswith(b'data: {"error"')
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, "invalid_request_error"),
+        (401, "authentication_error"),
+        (403, "permission_error"),
+        (404, "not_found_error"),
+        (413, "request_too_large"),
+        (500, "api_error"),
+        (503, "overloaded_error"),
+        (504, "timeout_error"),
+    ],
+)
+def test_anthropics_clients_know_the_type_of_an_error(status: int, kind: str) -> None:
+    refusal = Refusal(status, "invalid_request_error", "x", "a message")
+    error = {"type": kind, "message": "a message"}
+    assert json.loads(requests.refusal_body(refusal, "/v1/messages")) == {"type": "error", "error": error}
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind", "retry"),
+    [(limits.FULL, 503, "server_error", 5), (limits.LARGE, 413, "invalid_request_error", 0)],
+)
+def test_a_body_without_room_may_come_again_and_a_large_one_not(code: str, status: int, kind: str, retry: int) -> None:
+    found = requests.of_body(code)
+    assert (found.status, found.kind, found.code, found.retry) == (status, kind, code, retry)
 
 
 @pytest.mark.parametrize(
@@ -276,6 +327,7 @@ def test_only_listed_origins_share_an_answer() -> None:
     [
         ("authorization,x-stainless-os", "authorization,x-stainless-os"),
         ("x-stainless-os\r\nX: 1", "authorization, content-type, x-api-key"),
+        (",".join(["x-stainless-os"] * 100), "authorization, content-type, x-api-key"),
     ],
 )
 def test_a_preflight_allows_the_headers_that_it_names(asked: str, allowed: str) -> None:

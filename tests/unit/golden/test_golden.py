@@ -6,7 +6,9 @@ Hostile responses and records.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.golden import (
     report,
     table,
 )
-from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import Answer, Bounds
+from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import Answer, Bounds, Record, Run
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 from ansible_collections.gb10.cluster.plugins.module_utils.health.smoke import AnswerError
@@ -147,6 +149,10 @@ def test_each_run_has_its_own_salt_so_that_no_cached_prefix_is_used(model: Model
         again(url, content)
     bodies = [body for _path, body in model.requests]
     assert {body["temperature"] for body in bodies} == {0}
+    answers = [body for body in bodies if "prompt_logprobs" not in body]
+    assert all(body["return_tokens_as_token_ids"] and body["return_token_ids"] for body in answers), (
+        "texts are ambiguous"
+    )
     assert len({body["cache_salt"] for body in bodies}) == 2
 
 
@@ -199,9 +205,11 @@ def test_a_model_without_a_chat_template_completes(model: Model, url: str) -> No
     assert verdict(run)["problem"] == ""
 
 
-def test_without_a_record_the_run_shows_the_answers(url: str) -> None:
+def test_without_a_record_the_run_shows_the_answers(url: str, content: str) -> None:
     found = verdict(collect(url))
     assert found["problem"] == "" and found["record"] == ""
+    compared = again(url, content)["lines"]
+    assert not {line.split(":")[0].strip() for line in compared} & ALL, "equal answers are not shown"
     assert any(line.startswith(f"no record {PATH}.") and "golden_record=true" in line for line in found["lines"])
     assert {line.split(":")[0].strip() for line in found["lines"]} >= ALL
     # The answers are the last lines, but not the answer of the run.
@@ -234,7 +242,7 @@ def completion(**changes: Any) -> bytes:
         (completion(text=7), "text is 7"),
         (completion(text="x" * 20000), "a text of at most"),
         (completion(logprobs={"tokens": ["x"]}), "is x, expected a token ID"),
-        (completion(logprobs={"tokens": [True]}), "expected a token ID"),
+        *((completion(logprobs={"tokens": [each]}), "expected a token ID") for each in (True, 1.0, None, [1])),
         (completion(logprobs={"tokens": ["token_id:1"] * 300}), "is 300 entries, expected at most 256"),
         (completion(logprobs={"tokens": []}), "expected equal lengths"),
         (completion(logprobs={"token_logprobs": [None]}), "logprobs[0] is None, expected a finite number"),
@@ -243,7 +251,7 @@ def completion(**changes: Any) -> bytes:
         (completion(prompt_token_ids=[-1]), "prompt[0] is -1, expected a token ID"),
         (b"x" * 400_000, "the answer is longer than 300000 bytes"),
     ],
-    ids=range(17),
+    ids=range(20),
 )
 def test_hostile_responses(
     model: Model, url: str, monkeypatch: pytest.MonkeyPatch, content: bytes, expected: str
@@ -317,6 +325,8 @@ def test_draft_acceptance(
     model: Model, url: str, drafts: tuple[int, int] | None, acceptance: float | None, expected: str
 ) -> None:
     model.drafts = drafts
+    collect(url)
+    # The server has counted the tokens of others before.
     run = collect(url)
     assert run["acceptance"] == acceptance
     assert any(line.startswith("warning: draft") for line in verdict(run)["lines"]) is bool(expected)
@@ -337,6 +347,11 @@ def test_another_perplexity_than_recorded_fails(url: str, content: str, factor: 
     run = collect(url, prompts(content))
     found = verdict({**run, "perplexity": run["perplexity"] * factor}, content)
     assert problem in found["problem"] and bool(found["problem"]) is bool(problem)
+
+
+def test_the_perplexity_is_that_of_the_tokens_after_the_first() -> None:
+    tokens = [None, {"7": {"logprob": -1.0}, "8": {"logprob": -9.0}}, {"8": {"logprob": -3.0}}]
+    assert parse.perplexity(json.dumps({"choices": [{"prompt_logprobs": tokens}]})) == pytest.approx(math.exp(2))
 
 
 def test_a_high_or_missing_perplexity_only_warns(model: Model, url: str) -> None:
@@ -402,6 +417,21 @@ def test_compare(before: Answer, now: Answer, expected: tuple[str, int, float]) 
     found = compare.compare("chat", before, now, LIMITS)
     assert (found.relation, found.agreed, found.mean) == (expected[0], expected[1], pytest.approx(expected[2]))
     assert bool(found.why) is (found.relation != "equal")
+
+
+REPEATED = at(*[FIRST] * 17)
+
+
+@pytest.mark.parametrize(
+    ("before", "warned"),
+    [(None, True), ({"code": REPEATED}, True), ({"chat": REPEATED}, False), ({"chat": at((3, {3: -0.1}))}, True)],
+    ids=["no record", "not in the record", "as in the record", "different"],
+)
+def test_a_new_or_different_answer_is_checked_for_nonsense(before: dict[str, Answer] | None, warned: bool) -> None:
+    run = Run({"chat": REPEATED}, None, None, "0.33.0")
+    old = None if before is None else Record(record.served(PLAN).identity, TODAY, replace(run, answers=before))
+    warnings = compare.judge(run, old, LIMITS).warnings
+    assert ("chat: the same token 17 times in a row" in warnings) is warned
 
 
 def test_an_empty_run_fails() -> None:
@@ -514,6 +544,7 @@ def test_the_long_prompt_has_its_answer() -> None:
     text = table.long_prompt(8192)
     assert 8000 < len(text) <= 8192
     assert text.endswith("\nThe code of lamp 3 is") and text.count("\nThe code of lamp 3 is ") == 1
+    assert table.long_prompt(299) == "" and 300 <= len(table.long_prompt(330)) <= 330
 
 
 def test_a_tool_call_is_part_of_the_text() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from certificates import authority
 from run_module import program
 from small_server import serving
 
@@ -120,6 +122,21 @@ def test_the_server_is_asked_past_a_proxy(vllm: Vllm, monkeypatch: pytest.Monkey
     assert io_client.answers(vllm.at, "tiny", 10) == (True, "")
     (asked,) = vllm.asked
     assert (asked["path"], asked["model"], asked["max_tokens"]) == ("/v1/completions", "tiny", 1)
+
+
+def test_the_end_of_a_served_certificate_is_read(vllm: Vllm, tmp_path: Path) -> None:
+    ca = authority()
+    pair = ca.issue("127.0.0.1", days=30)
+    for name, trusted in (("ca", ca), ("other", authority())):
+        (tmp_path / f"{name}.crt").write_text(trusted.text, encoding="ascii")
+    own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    own.load_cert_chain(*pair.write(tmp_path, "server"))
+    with serving(vllm.answer, own) as url:
+        server = io_client.Server(url, str(tmp_path / "ca.crt"))
+        assert server.expires(5) == pair.certificate.not_valid_after_utc.timestamp()
+        with pytest.raises(OSError, match="certificate verify failed"):
+            io_client.Server(url, str(tmp_path / "other.crt")).expires(5)
+    assert vllm.at.expires(5) is None, "an address without TLS"
 
 
 def test_tokens_are_those_read_and_written(vllm: Vllm) -> None:

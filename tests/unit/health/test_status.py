@@ -217,6 +217,27 @@ def test_the_last_alarm_is_also_one_before_the_start_of_the_watchdog(tmp_path: P
     assert io_status.last_alarm(str(tmp_path)) == "2026-11-22 07:29:43 UTC: unknown"
 
 
+@pytest.mark.parametrize("state", ["active", "failed"])
+def test_the_status_has_what_the_watchdog_reports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state: str) -> None:
+    for name in ("SETTINGS", "STATUS", "STATE"):
+        monkeypatch.setattr(paths, f"WATCHDOG_{name}", str(tmp_path / name.lower()))
+    monkeypatch.setattr(io_status.node_io_facts, "service", lambda _run, _unit: {"active": state})
+
+    def found() -> dict[str, Any]:
+        return io_status._watchdog(lambda _argv: (0, "", ""))
+
+    assert found() == {}, "there is no watchdog"
+    (tmp_path / "settings").touch()
+    assert found() == {"active": state == "active"}, "it has not written a status yet"
+    (tmp_path / "status").write_text(json.dumps({"armed": True, "last_alarm": ""}), encoding="utf-8")
+    (tmp_path / "state/evidence/20261122T072943Z").mkdir(parents=True)
+    assert found() == {
+        "armed": True,
+        "last_alarm": "2026-11-22 07:29:43 UTC: unknown",
+        "active": state == "active",
+    }
+
+
 def test_the_status_has_what_the_memory_guard_did(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / paths.MEMORY_GUARD_UNIT).touch()
     monkeypatch.setattr(paths, "UNIT_FOLDER", str(tmp_path))

@@ -14,7 +14,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 from fake_hub import COMMIT, NAME, Hub
@@ -203,8 +205,10 @@ def test_a_gated_model_needs_the_token_to_list_and_to_fetch(begin: Begin) -> Non
 def test_what_cannot_be_listed(begin: Begin, arguments: tuple[str, ...], path: str, words: str) -> None:
     head, hub = begin()
     hub.files |= {"../up.json": b"x", "a\x1b[2J.json": b"x"}
-    problem = head.list(*arguments)["problem"]
+    listing = head.list(*arguments)
+    problem = listing["problem"]
     assert (problem["path"], words in problem["found"]) == (path, True)
+    assert f"--hub={listing['model']}" == (arguments or (f"--hub={NAME}",))[0]
 
 
 def test_a_hub_that_does_not_answer(tmp_path: Path) -> None:
@@ -217,8 +221,34 @@ def test_a_hub_that_does_not_answer(tmp_path: Path) -> None:
     ("source", "found"), [("/nowhere", "folder not found"), ("/proc/self/fdinfo", "config.json is missing")]
 )
 def test_a_folder_without_a_model(tmp_path: Path, source: str, found: str) -> None:
-    problem = Head(tmp_path, "").list(f"--source={source}")["problem"]
+    listing = Head(tmp_path, "").list(f"--source={source}")
+    problem = listing["problem"]
     assert (problem["path"], problem["found"]) == ("model_store_source", f"{source}: {found}")
+    assert listing["model"] == source
+
+
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [
+        (403, "model_store_hub_token"),
+        (404, "correct gb10_model"),
+        (500, "check the network"),
+        (None, "check the network"),
+    ],
+)
+def test_a_refused_download_says_what_would_help(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: int | None, advice: str
+) -> None:
+    error = RuntimeError("the library's own error")
+    if status:
+        error.response = SimpleNamespace(status_code=status)  # type: ignore[attr-defined]
+    library = SimpleNamespace(hf_hub_download=mock.Mock(side_effect=error))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", library)
+    listing = model_store_plan.Manifest(NAME, "main", COMMIT, (model_store_plan.File("config.json", 2),))
+    store = io_store.Store(str(tmp_path), listing, io_files.Status(str(tmp_path / "status.json"), 2))
+    with pytest.raises(io_files.GaveUpError, match="the library's own error") as raised:
+        io_fetch.Hub(store).fetch(store.files[0])
+    assert advice in str(raised.value)
 
 
 def plant(folder: Path) -> Path:

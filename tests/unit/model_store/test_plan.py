@@ -178,6 +178,8 @@ def test_a_manifest_is_made_of_a_listing_and_read_back() -> None:
     assert typed(manifest()).plain() == manifest()
     invalid = (None, "", "{", "[]", "{}", "[" * 100_000, " " * (model_store.MOST_TEXT + 1))
     assert [model_store.parse(text) for text in invalid] == [None] * len(invalid)
+    for name in ("model", "revision", "commit"):
+        assert model_store.parse(json.dumps({**manifest(), name: None})) is None
     listing = model_store.parse(json.dumps({**manifest(file("a", sha256="")), "problem": None}), hashed=False)
     assert listing and listing.with_hashes([HASH]) == typed(manifest(file("a")))
 
@@ -464,6 +466,12 @@ def test_the_unit_of_the_copy_between_nodes(head: bool) -> None:
 )
 def test_progress_reads_well(done: int, before: int, seconds: float, expected: str) -> None:
     assert model_store.line({"state": "receiving", "done": done, "total": 60_100_000_000}, before, seconds) == expected
+
+
+def test_a_file_counts_and_not_its_older_part(tmp_path: Path) -> None:
+    for name, size in (("a", 10), (f"a{model_store.PART}", 4), (f"b{model_store.PART}", 3)):
+        (tmp_path / name).write_bytes(bytes(size))
+    assert io_files.there(str(tmp_path)) == {"a": 10, "b": 3}
 
 
 def test_a_node_s_folder_is_read(tmp_path: Path) -> None:

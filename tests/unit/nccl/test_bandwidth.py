@@ -143,6 +143,7 @@ def test_a_slow_small_message_is_a_finding(given: Plan, backend: str, microsecon
     entries = [Measurement("all_reduce", size, each, 1.0) for size, each in sizes.items()]
     delays = nccl_bandwidth.delays({"together": entries}, given, backend)
     assert [delay.found for delay in delays] == found
+    assert all(delay.expected.startswith("200 us or less; ") for delay in delays)
 
 
 @pytest.fixture(scope="module")

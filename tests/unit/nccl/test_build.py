@@ -385,10 +385,11 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("linked")
     code = "const char code[20 << 20] = {1}; int ncclGetVersion(void) { return VERSION; }\n"
     torch = "int ncclGetVersion(void); int answer(void) { return ncclGetVersion(); }\n"
-    # Ours has another name, which a test by names would miss.
-    for name, number in (("ours/fast.so", 23007), ("wheel/libnccl.so.2", 22907)):
+    # Ours has another name, which a test by names would miss. The wheel's is behind a link, as one that was replaced.
+    for name, number in (("ours/fast.so", 23007), ("wheel/libnccl.so.2.29.7", 22907)):
         (folder / name).parent.mkdir()
         compiled(folder / name, code, f"-DVERSION={number}", "-Wl,-soname,libnccl.so.2")
+    (folder / "wheel/libnccl.so.2").symlink_to("libnccl.so.2.29.7")
     options = ["-L", str(folder / "wheel"), "-l:libnccl.so.2", "-Wl,--disable-new-dtags,-rpath,$ORIGIN/wheel"]
     compiled(folder / "libtorch.so", torch, *options)
     return folder
@@ -423,7 +424,7 @@ def test_nccl_info_tells_which_one_is_called(linked: Path, way: str, monkeypatch
         (found,) = run_module("nccl_info", {"pids": [rank.pid]})["processes"]
         rank.communicate()
     used, release = (ours, "23007") if way.startswith("preload") else (wheels, "22907")
-    assert (said, found["used"], found["undecided"]) == (release, str(used), "")
+    assert (said, found["used"], found["undecided"]) == (release, str(used.resolve()), "")
     assert len(found["libraries"]) == (1 if way in ("alone", "search path") else 2)
 
 

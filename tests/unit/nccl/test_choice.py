@@ -137,6 +137,7 @@ EMPTY = "a build would not change it without the patch arm-send-fence in nccl_sm
     [
         ("auto", {}, facts(), [f"known in this release: {FENCE}. No report names a Spark. {OFFER}"]),
         ("auto", {"patches": []}, facts(), [f"known in this release: {FENCE}. No report names a Spark. {EMPTY}"]),
+        ("auto", {}, facts(version="2.32.3"), [f"known in this release: {FENCE}. No report names a Spark. {OFFER}"]),
         # Nobody of this collection has read a newer one.
         ("auto", {}, facts(version="2.33.1"), [f"known up to 2.32.3: {FENCE}. No report names a Spark. {OFFER}"]),
         ("auto", {"container": True}, None, [f"known in this release: {FENCE}. No report names a Spark. {OFFER}"]),

@@ -191,7 +191,7 @@ def gencode(*architectures: str) -> list[str]:
     return [f"-gencode=arch=compute_{architecture},code=sm_{architecture}" for architecture in architectures]
 
 
-@pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
+@pytest.mark.skipif(NVCC is None or shutil.which("g++") is None, reason="nvcc or its host compiler is not installed")
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -77,6 +78,28 @@ def test_a_sparse_file_is_refused(tmp_path: Path, name: str) -> None:
     sha256 = add_sparse(tmp_path / "a.tar", name, 1 << 33)
     with pytest.raises(ProblemsError, match=r"stamp\.json and one library"):
         io_store.unpack(str(tmp_path / "a.tar"), sha256, str(tmp_path / "part"))
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        (json.dumps({"sha256": hashlib.sha256(b"library").hexdigest()}), True),
+        (json.dumps({"sha256": hashlib.sha256(b"other").hexdigest()}), False),
+        ("{}", False),
+        ("[]", False),
+        ("{", False),
+        ("[" * 5000, False),
+        ("", False),
+    ],
+    ids=["whole", "another library", "no hash", "a list", "no JSON", "too many levels", "empty"],
+)
+def test_a_build_without_its_stamp_counts_as_missing(tmp_path: Path, text: str, whole: bool) -> None:
+    (tmp_path / "build/lib").mkdir(parents=True)
+    (tmp_path / "build" / io_store.LIBRARY).write_bytes(b"library")
+    (tmp_path / "build/stamp.json").write_text(text, encoding="utf-8")
+    assert io_store.stamp(str(tmp_path), "build") == (json.loads(text) if whole else None)
+    (tmp_path / "build" / io_store.LIBRARY).unlink()
+    assert io_store.stamp(str(tmp_path), "build") is None
 
 
 @pytest.mark.parametrize("form", ["gz", "bz2", "xz"])

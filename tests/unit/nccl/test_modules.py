@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import subprocess
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,8 @@ def source(tmp_path: Path) -> Path:
     (folder / "libnccl").write_bytes(libnccl("121", machine=MACHINE))
     (tmp_path / "cuda").mkdir()
     program(tmp_path / "cuda" / "bin", "nvcc", NVCC)
+    # The plan requires a compiler, and this Makefile uses none.
+    program(tmp_path / "tools", "g++", "exit 1")
     return folder
 
 
@@ -56,7 +59,10 @@ def build(tree: Path, check: bool = False, **changes: Any) -> dict[str, Any]:
         **changes,
     }
     return run_module(
-        "nccl_build", {name: value for name, value in arguments.items() if value is not None}, None, check
+        "nccl_build",
+        {name: value for name, value in arguments.items() if value is not None},
+        tree.parent / "tools",
+        check,
     )
 
 
@@ -183,8 +189,14 @@ def used(folder: str) -> str:
 
 
 def test_packed_twice_is_the_same(source: Path, sent: dict[str, Any]) -> None:
-    os.utime(source.parent / "store" / sent["name"] / "stamp.json", (1, 1))
+    stamp = source.parent / "store" / sent["name"] / "stamp.json"
+    os.utime(stamp, (1, 1))
+    stamp.chmod(0o600)
     assert packed(source, "again.tar")["artifact_sha256"] == sent["artifact_sha256"]
+    with tarfile.open(sent["artifact"]) as archive:
+        assert {(entry.uid, entry.gid, entry.mtime, entry.uname, entry.gname) for entry in archive} == {
+            (0, 0, 0, "", "")
+        }
 
 
 def test_installed_once_and_used(sent: dict[str, Any]) -> None:

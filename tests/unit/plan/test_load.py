@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,14 @@ import pytest
 from cluster_nodes import cluster_plan, spark
 
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
-from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Container, Environment, Store
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import (
+    Container,
+    Environment,
+    Head,
+    State,
+    Store,
+    Wheel,
+)
 
 RECORDED: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "data/plan_two_spark.json").read_text(encoding="utf-8")
@@ -29,12 +37,24 @@ def test_a_loaded_plan_is_the_planned_one(settings: dict[str, Any]) -> None:
     assert isinstance(plan.runtime, Environment) is not bool(settings.get("gb10_runtime"))
     assert isinstance(plan.runtime, Container) and plan.store is None and plan.api_tls is None
     assert plan.node == plan.nodes[0] and plan.at(plan.nodes[1]).node.name == "spark2"
+    assert plan.by_ray is not bool(settings.get("gb10_distributed_executor_backend"))
 
 
 def test_parts_that_a_plan_can_lack() -> None:
-    store = {"folder": "/opt/gb10/models/m", "hub": "org/m", "revision": "main", "source": ""}
-    assert load.plan({**RECORDED, "store": store}).store == Store(**store)
-    assert load.plan({**RECORDED, "store": {}}).store is load.plan({**RECORDED, "store": None}).store is None
+    parts = {
+        "store": {"folder": "/opt/gb10/models/m", "hub": "org/m", "revision": "main", "source": ""},
+        "api_tls": {"digest": "0" * 64, "until": "2030-01-01"},
+    }
+    plan = load.plan({**RECORDED, **parts})
+    assert (plan.store, plan.facts()) == (Store(**parts["store"]), {**RECORDED, **parts})
+    for none in ({}, None):
+        plan = load.plan({**RECORDED, "store": none, "api_tls": none})
+        assert (plan.store, plan.api_tls, plan.facts()) == (None, None, RECORDED)
+
+
+def test_what_was_not_read_is_not_there() -> None:
+    assert not any(asdict(State()).values())
+    assert Wheel("vllm.whl", "0" * 64).built is False, "a wheel of the inventory is on the controller"
 
 
 def places(data: Any, *path: Any) -> Iterator[tuple[Any, ...]]:
@@ -103,3 +123,20 @@ def test_a_part_of_a_plan_has_its_types() -> None:
         load.part(Store, {"folder": "/a", "hub": 7}, "store")
     with pytest.raises(KeyError, match="other"):
         load.part(Store, {"other": "a"}, "store")
+
+
+@dataclass(frozen=True)
+class _Either:
+    value: int | Head | Store
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (7, 7),
+        ({"name": "spark1", "address": "10.0.0.1"}, Head("spark1", "10.0.0.1")),
+        ({"folder": "/a", "hub": "", "revision": "", "source": "/b"}, Store("/a", "", "", "/b")),
+    ],
+)
+def test_the_first_type_that_fits_is_loaded(value: Any, found: Any) -> None:
+    assert load.load(_Either, {"value": value}, "either") == _Either(found)

@@ -134,6 +134,7 @@ USES: dict[str, tuple[Recipe, dict[str, Any], dict[str, Any]]] = {
         )
     },
     "as many nodes as a recipe takes": (recipe(min_nodes=2, max_nodes=2), {}, {"settings": runtime(IMAGE)}),
+    "fewer nodes than a recipe takes": (recipe(min_nodes=1, max_nodes=3), {}, {"settings": runtime(IMAGE)}),
     "mods of an image": (recipe(mods=("mods/x",)), {}, {"settings": runtime(IMAGE)}),
     **{
         f"arguments of the other builder with {kwargs}": (recipe(image="", build_args=("--x",)), kwargs, {})

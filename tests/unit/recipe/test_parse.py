@@ -91,8 +91,8 @@ ACCEPTED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a published image": (recipe(pull_image="a/b:1"), {"image": "a/b:1"}),
     **{
         f"the model may be an option: {option}": (
-            recipe(command=f"vllm serve --x {option} --y"),
-            {"args": ("--x", "--y")},
+            recipe(command=f"vllm serve --x {option} --y 1 --z"),
+            {"args": ("--x", "--y", "1", "--z")},
         )
         for option in ("--model owner/model", "--model=owner/model")
     },

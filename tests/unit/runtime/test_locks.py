@@ -76,14 +76,20 @@ def test_what_was_forced_into_a_lock_is_said_in_its_head() -> None:
 
 def test_the_library_of_the_hub_is_the_same_everywhere() -> None:
     library = "huggingface_hub==2.4.0"
-    assert library in read("requirements-dev.in").splitlines()
+    for tools in ("dev", "mutants"):
+        assert library in read(f"requirements-{tools}.in").splitlines()
     newest = stacks.STACKS["current"].lock
     for lock in (f"roles/gb10/files/{newest}", "inventories/lab/requirements.txt", "roles/model_store/files/hub.lock"):
         assert library.replace("_", "-") in {line.split(" ")[0] for line in read(lock).splitlines()}, lock
 
 
 #: All files that root or a developer installs from an index.
-INSTALLED = ["inventories/lab/requirements.txt", "requirements-dev.txt", "roles/model_store/files/hub.lock"]
+INSTALLED = [
+    "inventories/lab/requirements.txt",
+    "requirements-dev.txt",
+    "requirements-mutants.txt",
+    "roles/model_store/files/hub.lock",
+]
 
 
 @pytest.mark.parametrize("path", [*INSTALLED, *(str(lock.relative_to(ROOT)) for lock in LOCKS)])

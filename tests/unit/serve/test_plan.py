@@ -258,6 +258,21 @@ def test_of_an_unknown_model_and_on_a_cpu_no_memory_is_planned() -> None:
     assert "memory is not planned: no config.json was read" in decision.why[0]
 
 
+def test_one_node_has_no_reason_for_its_split() -> None:
+    one, two = (serve_plan.decide(inputs("phi-4", count=count)) for count in (1, 2))
+    assert [any(line.startswith("tensor ") for line in decision.why) for decision in (one, two)] == [False, True]
+
+
+@pytest.mark.parametrize("max_num_seqs", [0, 8])
+@pytest.mark.parametrize(("model", "planned"), [("gpt-oss-20b", True), ("somebody/some-model", False)])
+def test_the_plan_says_what_a_recipe_leaves_to_vllm(model: str, planned: bool, max_num_seqs: int) -> None:
+    given = inputs(model, gb10_max_num_seqs=max_num_seqs)
+    decision = serve_plan.decide(replace(given, model=replace(given.model, recipe=True)))
+    (left,) = (line for line in decision.why if line.startswith("left to vLLM, as the image was tested: "))
+    assert "--attention-backend" in left
+    assert ("--max-num-seqs" in left) is not bool(planned or max_num_seqs), "the plan or the user sets it"
+
+
 def test_heads_that_do_not_divide_leave_the_rest_to_the_pipeline() -> None:
     decision = serve_plan.decide(inputs("phi-4", count=4))
     assert (decision.tensor, decision.pipeline) == (2, 2)
@@ -279,6 +294,7 @@ def test_a_replica_on_each_node_has_all_of_the_model() -> None:
 def test_experts_are_spread_where_there_are_any() -> None:
     decision = serve_plan.decide(inputs("gpt-oss-120b", gb10_expert_parallel=True))
     assert (decision.problems, "--enable-expert-parallel" in decision.args) == ([], True)
+    assert decision.memory is not None
     (problem,) = serve_plan.decide(inputs("phi-4", gb10_expert_parallel=True)).problems
     assert (problem.path, problem.found) == ("gb10_expert_parallel", "phi-4 has no experts")
     # With replicas a rank has some experts and all other weights. The memory plan does not support this.
@@ -401,6 +417,13 @@ def test_too_large_a_model_names_those_that_fit() -> None:
     named, _and, more = problem.fix.partition("or use a model that fits: ")[2].partition(", and ")
     assert (len(named.split(", ")), "llama-3.1-70b-instruct" in named) == (5, False)
     assert more.split(maxsplit=1)[1] == "more: playbooks/models.yml" and int(more.split()[0]) > 20
+
+
+def test_models_that_fit_leave_the_reserve() -> None:
+    (problem,) = serve_plan.decide(inputs("phi-4", count=1, gb10_memory_reserve=100)).problems
+    named, _and, more = problem.fix.partition("or use a model that fits: ")[2].partition(", and ")
+    small = {model.name for model in catalog.known().values() if (model.weights_bytes or MEMORY) < MEMORY - 100 * 2**30}
+    assert set(named.split(", ")) < small and 5 < 5 + int(more.split()[0]) <= len(small)
 
 
 def test_heads_that_do_not_divide_are_named() -> None:

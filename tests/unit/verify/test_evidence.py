@@ -153,6 +153,7 @@ FAULTS: dict[str, tuple[str, Callable[[Facts], None]]] = {
     "weights only": ("log-fallback", patched("envs.py", weight_only=["FP4"], moe_backend=["MARLIN NvFp4"])),
     "sockets": ("log-nccl-socket", seen(network=["Socket"])),
     "no graphs": ("log-graphs", seen(graphs=[])),
+    "no graphs in a fix of the last release": ("log-graphs", seen(graphs=[], release=["0.33.1"])),
     "skipped graphs": ("log-graphs", seen(graphs=["Skipping CUDA graph capture"])),
     "no KV cache": ("log-kv-cache", seen(kv_cache=[])),
     "no prefix caching": ("log-prefix-caching", seen(prefix_caching=["False"])),
@@ -251,8 +252,9 @@ def test_a_rank_without_a_message_has_no_finding(missing: str) -> None:
         ({"0/evidence/complete": False}, {"log-incomplete"}),
         ({"0/api/healthy": False}, {"api-not-ready"}),
         ({"0/evidence/processes/0/found/release": ["0.34.0"]}, set()),
+        ({"0/evidence/processes/0/found/release": ["0.17.2"]}, set()),
     ],
-    ids=["rotated", "loading", "another release"],
+    ids=["rotated", "loading", "a newer release", "an older release"],
 )
 def test_a_missing_message_is_unknown_without_a_complete_log(missing: str, changes: Facts, expected: set[str]) -> None:
     nodes = plant(pair(), changes)

@@ -238,6 +238,7 @@ WRONG: list[tuple[Changes, set[str]]] = [
     ({"1/rank_users": ["nvidia"]}, {"remove-ipc"}),
     ({"1/firewalls": []}, {"ports-exposed"}),
     ({"1/images": [{"name": "x", "image": "y", "id": "sha256:z"}]}, set()),
+    ({"0/api/expires": NOW + 90 * 86400}, set()),
     ({"1/unread": {"disks": "no"}}, {"facts-unread"}),
     ({"0/api/healthy": False, "0/api/answers": None}, {"api-not-ready"}),
     (
@@ -340,6 +341,22 @@ def test_all_findings_of_a_change(kind: str, changes: Changes, expected: dict[st
     assert findings(plant(pair(kind), changes)) == expected
 
 
+@pytest.mark.parametrize(
+    ("hosts", "found"),
+    [
+        ([], []),
+        (["127.0.0.1", "::1", "::ffff:127.0.0.1"], []),
+        (["127.0.0.1", "10.110.0.1"], [": 10.110.0.1 without a key"]),
+        (["::ffff:10.110.0.1", "::1"], [": ::ffff:10.110.0.1 without a key"]),
+    ],
+)
+def test_an_open_api_counts_at_an_address_that_others_reach(hosts: list[str], found: list[str]) -> None:
+    other = {"address": "0.0.0.0", "port": 22, "pid": 7, "process": "sshd", "unit": "ssh.service"}
+    own = [{**other, "address": host, "port": 8000, "unit": "gb10-vllm.service"} for host in hosts]
+    nodes = plant(pair(), {"0/api/open": True, "0/listeners": [other, *own]})
+    assert findings(nodes).get("api-without-key", []) == found
+
+
 def test_each_check_has_a_fault() -> None:
     planted = {name for _changes, ids, _text in faults("spark").values() for name in ids}
     planted |= {name for _changes, ids in WRONG for name in ids}
@@ -404,6 +421,8 @@ def test_the_rails_of_a_node_and_their_peers() -> None:
     ]
     assert report.rails(cluster(pair()[:1]), "spark1") == {"rails": [], "mtu": 9000}
     assert report.rails(cluster(pair()), "spark9")["rails"] == []
+    bare = plant(pair()[:1], {"0/planned": {}, **{f"0/interfaces/{rail}/addresses": [] for rail in (RAIL, TWIN)}})
+    assert report.rails(cluster(bare), "spark1") == {"rails": [], "mtu": 0}
     assert report.rails(cluster(pair("foreign")), "spark2")["rails"][0]["peers"] == {"spark1": "10.110.1.1"}
 
 

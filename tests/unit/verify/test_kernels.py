@@ -148,6 +148,8 @@ def inside(name: str) -> dict[str, Any]:
         ),
         ({**docker("vllm"), "runtime": "/proc/812/root/usr/lib/python3/site-packages"}, inside("vllm")),
         (docker("a", "gb10-vllm"), inside("gb10-vllm")),
+        # The server's container, also if the one of another engine is listed after it.
+        ({"images": [*docker("gb10-ray")["images"], {"name": "gb10-vllm", "engine": "podman"}]}, inside("gb10-ray")),
         (docker("a", "b"), {}),
         ({"runtime": None, "images": None}, {}),
         ({"runtime": ""}, {}),

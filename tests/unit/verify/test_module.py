@@ -24,8 +24,10 @@ from run_module import program, run_module
 from verified_nodes import cluster, findings, pair
 
 from ansible_collections.gb10.cluster.plugins.action import cluster_verify_info, step
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_status
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_ray
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import io_facts, report
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, VerifiedNode, groups
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
@@ -250,6 +252,28 @@ def test_an_api_without_a_key(monkeypatch: pytest.MonkeyPatch, answer: Any, is_o
 
 def test_a_certificate_that_cannot_be_read_has_no_end() -> None:
     assert io_facts._expires(Server("https://127.0.0.1:1", "/no/such/ca.crt")) is None
+
+
+def test_a_file_system_is_reported_once(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    (found,) = io_facts._disks([str(tmp_path / "none"), str(tmp_path), str(tmp_path / "below")])
+    assert (found["path"], 0 <= found["free"] <= found["total"]) == (str(tmp_path), True)
+    assert 0 <= found["files_free"] <= 1
+
+
+@pytest.mark.parametrize(("is_open", "token"), [(False, True), (True, True), (True, False)])
+def test_rays_nodes_are_read_with_its_token(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_open: bool, token: bool
+) -> None:
+    if token:
+        (tmp_path / "token").touch()
+    monkeypatch.setattr(paths, "RAY_TOKEN", str(tmp_path / "token"))
+    refused = io_ray.OpenRayError("accepted") if is_open else None
+    monkeypatch.setattr(io_ray, "require_token", MagicMock(side_effect=refused))
+    rows = [{"node_ip": "10.110.0.1", "state": "ALIVE"}, {"node_ip": "10.110.0.2", "state": "DEAD"}]
+    monkeypatch.setattr(io_ray, "listing", MagicMock(return_value=rows))
+    nodes = [{"address": "10.110.0.1", "alive": True}, {"address": "10.110.0.2", "alive": False}]
+    assert io_facts._ray() == {"nodes": nodes if token else None, "open": is_open}
 
 
 def test_the_variables_of_a_parent_replace_those_of_a_changed_title() -> None:

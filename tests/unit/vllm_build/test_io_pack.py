@@ -56,6 +56,7 @@ def test_the_form_is_kept(tmp_path: Path) -> None:
     )
     with zipfile.ZipFile(tmp_path / "packed") as archive:
         modes = {member.filename: member.external_attr >> 16 for member in archive.infolist()}
+        assert {member.date_time for member in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
         record = archive.read(f"{INFORMATION}/RECORD").decode()
         entries = archive.read(ENTRIES).decode()
     assert set(modes) == {f"{INFORMATION}/{name}" for name in ("METADATA", "RECORD", "entry_points.txt")} | {
@@ -142,6 +143,7 @@ def test_a_long_list_of_files_by_zip64_is_not_read(tmp_path: Path, monkeypatch: 
     with monkeypatch.context() as small:
         small.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 1)
         wheel = with_files(tmp_path, **{f"vllm/{number}": b"" for number in range(9)})
+    assert pack(wheel, tmp_path / "packed"), "a short list is read"
     content = wheel.read_bytes()
     at = content.rindex(b"PK\x05\x06")
     wheel.write_bytes(content[: at + 12] + bytes(4) + content[at + 16 :])

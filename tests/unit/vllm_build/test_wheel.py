@@ -26,6 +26,23 @@ def test_what_a_gpu_cannot_run(found: wheel.Found, problems: list[str]) -> None:
     assert [problem.found for problem in wheel.problems(found)] == problems
 
 
+@pytest.mark.parametrize(
+    ("names", "problems"),
+    [
+        (["vllm/x.py", "vllm-1.dist-info/METADATA", "vllm-1.dist-info/RECORD"], []),
+        (["vllm/x.py"], ["0 folders vllm-*.dist-info"]),
+        (["vllm/x.py", "vllm/vllm-1.dist-info/RECORD"], ["0 folders vllm-*.dist-info"]),
+        (["vllm-1.dist-info/METADATA"], ["1 folders vllm-*.dist-info"]),
+        (["vllm-1.dist-info/RECORD", "vllm-2.dist-info/METADATA"], ["2 folders vllm-*.dist-info"]),
+        (["vllm-1.dist-info/RECORD", "vllm/a.dist-info/RECORD"], ["1 folders vllm-*.dist-info"]),
+        ([f"{number}.py" for number in range(5)], ["0.py, 1.py, 2.py, 3.py, 4.py"]),
+        ([f"{number}.py" for number in range(7)], ["0.py, 1.py, 2.py, 3.py, 4.py and 2 more"]),
+    ],
+)
+def test_a_wheel_has_one_folder_with_information(names: list[str], problems: list[str]) -> None:
+    assert [problem.found for problem in wheel.member_problems(names)] == problems
+
+
 def test_lines() -> None:
     found = {"12.1": {"vllm/_C": OWN, "vllm/_moe_C": OLDER}}
     assert wheel.lines(found) == [
