@@ -39,7 +39,7 @@ def pause(run: Run, check: bool) -> Changes:
         present = io_file.read_bounded(host_guard_plan.DASHBOARD_FILE, _MOST)
         off = host_guard_plan.without_updates(present)
         if off != present:
-            if io_file.read_bounded(plan.DASHBOARD_FORMER, 2 * _MOST) is None:
+            if not os.path.exists(plan.DASHBOARD_FORMER):
                 changes += _write(plan.DASHBOARD_FORMER, host_guard_plan.record(present), check)
             changes += _write(host_guard_plan.DASHBOARD_FILE, off, check)
     return changes

@@ -45,29 +45,30 @@ _FIRMWARE_SECONDS = "60"
 _WRITABLE = ("ext2", "ext3", "ext4", "vfat", "xfs")
 
 
-def read(run: Run, simulate: bool = True) -> State:
+def read(run: Run, simulate: bool = True, root: str = "") -> State:
     """Return the state. ``simulate``: whether to query apt for pending packages, which takes seconds.
 
-    Raises OSError and ValueError.
+    ``root``: the folder of the node's files, for tests. Raises OSError and ValueError.
     """
-    running, needed = os.uname().release, parse.wanted(_text("/proc/modules"))
+    running, needed = os.uname().release, parse.wanted(_text(f"{root}/proc/modules"))
     versions = _versions(run) if simulate else {}
-    pending, driver = io_packages.reboot(), parse.changed_driver(versions, _text("/sys/module/nvidia/version"))
+    pending, loaded = io_packages.reboot(root or "/"), _text(f"{root}/sys/module/nvidia/version")
+    driver, release = parse.changed_driver(versions, loaded), _text(f"{root}/etc/dgx-release")
     return State(
         running=running,
-        level=_level(run) if simulate else Level(parse.level(_text("/etc/dgx-release"), "", ()).stamp),
+        level=_level(run, release, root) if simulate else parse.level(release, "", ()),
         packages=parse.packages(output(run, "apt-get", "--simulate", *UPGRADE)) if simulate else None,
         broken=parse.broken(output(run, "dpkg", "--audit")) if simulate else (),
         held=tuple(output(run, "apt-mark", "showhold").split()) if simulate else (),
-        kernels=tuple(_kernel(each, needed) for each in parse.releases(_names("/boot"))),
-        boot=boot(run),
+        kernels=tuple(_kernel(f"{root}/lib/modules", each, needed) for each in parse.releases(_names(f"{root}/boot"))),
+        boot=boot(run, root),
         reboot=tuple(dict.fromkeys((*pending["packages"], *driver))) if pending["required"] or driver else None,
-        updaters=_updaters(run),
-        holder=packages.holder(io_packages.holder()),
-        trial=parse.trial(_text(plan.BOOT_FILE)),
+        updaters=_updaters(run, root),
+        holder=packages.holder(io_packages.holder(root or "/")),
+        trial=parse.trial(_text(f"{root}{plan.BOOT_FILE}")),
         versions=versions,
         firmware=offered(run) if simulate else (),
-        options=parse.options(_text("/proc/cmdline")),
+        options=parse.options(_text(f"{root}/proc/cmdline")),
         serves=any(_is(run, "is-enabled", unit) for unit in paths.UNITS),
     )
 
@@ -106,27 +107,26 @@ def output(run: Run, *command: str) -> str:
     return stdout
 
 
-def _level(run: Run) -> Level:
-    recipes = [_text(path) for path in sorted(glob.glob(_RECIPES))[:_MOST_RECIPES]]
+def _level(run: Run, release: str, root: str) -> Level:
+    recipes = [_text(path) for path in sorted(glob.glob(f"{glob.escape(root)}{_RECIPES}"))[:_MOST_RECIPES]]
     summary = ""
-    if os.path.exists(_CHECKER):
+    if os.path.exists(f"{root}{_CHECKER}"):
         # It imports its neighbors, so that -I is not possible.
         _status, summary, _stderr = run(["/usr/bin/python3", "-B", _CHECKER, "summary"])
-    return parse.level(_text("/etc/dgx-release"), summary, recipes)
+    return parse.level(release, summary, recipes)
 
 
-def _kernel(release: str, needed: Sequence[str]) -> Kernel:
-    folder = f"/lib/modules/{release}"
-    dependencies = io_file.read_bounded(f"{folder}/modules.dep", _MOST_MODULES)
-    builtin = io_file.read_bounded(f"{folder}/modules.builtin", _MOST_MODULES)
+def _kernel(modules: str, release: str, needed: Sequence[str]) -> Kernel:
+    dependencies = io_file.read_bounded(f"{modules}/{release}/modules.dep", _MOST_MODULES)
+    builtin = io_file.read_bounded(f"{modules}/{release}/modules.builtin", _MOST_MODULES)
     if dependencies is None:
         return Kernel(release, None)
     return Kernel(release, parse.missing(needed, dependencies, builtin or ""))
 
 
-def boot(run: Run) -> Boot:
-    """Return the boot loader. Raises OSError and ValueError."""
-    config = _text("/boot/grub/grub.cfg")
+def boot(run: Run, root: str = "") -> Boot:
+    """Return the boot loader. ``root``: as for read(). Raises OSError and ValueError."""
+    config = _text(f"{root}/boot/grub/grub.cfg")
     if not config:
         return Boot()
     _status, environment, _stderr = run(["grub-editenv", "/boot/grub/grubenv", "list"])
@@ -146,11 +146,12 @@ def _mounted(run: Run) -> str:
     raise ValueError(f"findmnt --target /boot/grub failed with {status}: {stderr.strip()}")
 
 
-def _updaters(run: Run) -> tuple[str, ...]:
-    unattended = os.path.exists("/usr/bin/unattended-upgrade") and _is(run, "is-enabled", _TIMER)
+def _updaters(run: Run, root: str) -> tuple[str, ...]:
+    unattended = os.path.exists(f"{root}/usr/bin/unattended-upgrade") and _is(run, "is-enabled", _TIMER)
     settings = run(["apt-config", "dump"])[1] if unattended else ""
     dashboard = _is(run, "is-active", host_guard_plan.DASHBOARD_UNIT)
-    return parse.updaters(settings, unattended, dashboard, _text(host_guard_plan.DASHBOARD_FILE) if dashboard else "")
+    configuration = _text(f"{root}{host_guard_plan.DASHBOARD_FILE}") if dashboard else ""
+    return parse.updaters(settings, unattended, dashboard, configuration)
 
 
 def _is(run: Run, question: str, unit: str) -> bool:

@@ -91,7 +91,7 @@ def test_the_kernels_of_the_boot_loader(default: str, environment: str, expected
 
 
 def test_the_options_that_a_new_kernel_gets_are_those_of_all_entries() -> None:
-    assert parse.options("root=UUID=1 ro kho=off quiet kho=on kho") == ("kho=off", "kho=on", "kho")
+    assert parse.options(f"root=UUID=1 ro kho=off quiet kho=on kho kho={'x' * 99}") == ("kho=off", "kho=on", "kho")
     lines = (CONFIG % "0").splitlines()
     given = [line + (" ro kho=off panic=30" if "vmlinuz" in line else "") for line in lines]
     assert parse.boot("\n".join(given), "", True).options == ("kho=off",)
