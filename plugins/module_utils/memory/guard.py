@@ -200,10 +200,9 @@ def reason(record: Mapping[str, Any]) -> str:
 
 def shown(starts: Sequence[Mapping[str, Any]], clock: float) -> str:
     """Return the guard's last action of the last day that is not a stop, as the predicate of a node, "" without one."""
-    done = [each for each in starts if each.get("end") in (RESTARTED, REPORTED)]
-    if not done or clock - done[-1]["time"] >= _SHOWN:
+    record = next((each for each in reversed(starts) if each.get("end") in (RESTARTED, REPORTED)), None)
+    if record is None or clock - record["time"] >= _SHOWN:
         return ""
-    record = done[-1]
     what = "had its ranks ended once by" if record["end"] == RESTARTED else "has a report of"
     return f"{what} the memory guard {spans.span(max(0.0, clock - record['time']))} ago: {reason(record)}"
 

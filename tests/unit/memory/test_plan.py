@@ -350,6 +350,8 @@ def test_bytes_that_the_user_gives_are_planned_and_missed() -> None:
         ("Mixtral", {"tensor": 1, "pipeline": 33}, {"gb10_pipeline_parallel_size": "33 stages for 32 layers"}),
         ("Mixtral", {"tensor": 8, "pipeline": 5}, {"gb10_tensor_parallel_size": "8 x 5 ranks on 33 nodes"}),
         ("Mixtral", {"tensor": 2, "max_model_len": 32769}, {"--max-model-len": "32769"}),
+        ("Mixtral", {"tensor": 2, "max_model_len": 32768}, {}),
+        ("Mixtral", {"tensor": 2, "max_model_len": -1}, {"--max-model-len": "-1"}),
         ("Mixtral", {"tensor": 2, "kv_dtype": "fp7"}, {"--kv-cache-dtype": "fp7"}),
         ("Mixtral", {"tensor": 2, "kv_dtype": "fp8_ds_mla"}, {"--kv-cache-dtype": "fp8_ds_mla"}),
         ("DeepSeek-V3", {"tensor": 32, "kv_dtype": "fp8_ds_mla"}, {}),
@@ -553,6 +555,8 @@ def test_the_limit_of_the_cache_is_exact() -> None:
 def test_a_lowered_context_is_a_multiple_of_1024() -> None:
     found = [plan("Llama-3.1-70B", LARGE, memory * GIB, reserve=12 * GIB).context for memory in range(98, 102)]
     assert all(context % 1024 == 0 for context in found) and any(context % 2048 for context in found)
+    all_of_it = planned({**TINY, "max_position_embeddings": 2500}, nodes=nodes(LARGE), tensor=1)
+    assert all_of_it.context == 2500
 
 
 @pytest.mark.parametrize(
@@ -632,6 +636,7 @@ def test_an_encoder_without_cache_lacks_what_its_weights_need() -> None:
     }
     large, small = (planned(config, nodes=nodes(size), tensor=1, reserve=5 * GIB) for size in (LARGE, 5 * GIB))
     assert (large.fits, large.short, small.fits, small.short > 0) == (True, 0, False, True)
+    assert large.nodes[0].kv == 0
 
 
 def test_what_vllm_takes_must_be_available() -> None:
