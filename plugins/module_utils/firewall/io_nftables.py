@@ -50,7 +50,8 @@ def active_firewalls(run: Run) -> tuple[bool, dict[str, str]]:
     status, stdout, stderr = run(["nft", "--json", "list", "ruleset"])
     if status not in (0, _NO_NFT):
         raise FirewallError(f"nft list ruleset failed: {stderr.strip()}")
-    return status == 0, firewall_host.active_firewalls(stdout if status == 0 else "", legacy, active)
+    installed = status != _NO_NFT
+    return installed, firewall_host.active_firewalls(stdout if installed else "", legacy, active)
 
 
 def _legacy(run: Run, family: str, table: str, *chain: str) -> str:
