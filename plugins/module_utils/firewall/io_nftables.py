@@ -205,7 +205,7 @@ def save(run: Run, nft: str, wanted: Mapping[str, str]) -> None:
                 # Steps that may fail on a full disk come before the rules count as confirmed.
                 _must(run, ["systemctl", "daemon-reload"])
                 _must(run, ["systemctl", "--quiet", "enable", UNIT])
-            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            io_file.add_folder(os.path.dirname(path))
             io_file.install(path, text)
     except (FirewallError, OSError):
         back(run, nft)

@@ -191,8 +191,8 @@ def _write(path: str, text: str | None, check: bool) -> Changes:
     if present == text:
         return []
     if not check:
-        if text is not None and not os.path.isdir(os.path.dirname(path)):
-            io_file.install_folder(os.path.dirname(path))
+        if text is not None:
+            io_file.add_folder(os.path.dirname(path))
         io_file.replace(path, text)
     return [{"before_header": path, "after_header": path, "before": present or "", "after": text or ""}]
 

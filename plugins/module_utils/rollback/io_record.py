@@ -203,7 +203,7 @@ def restore(files: Files, names: list[str], root: str = "") -> None:
     """Write those launch files, and remove the ones that ``files`` lacks. Raises OSError."""
     for name in names:
         if name in files:
-            os.makedirs(os.path.dirname(f"{root}{name}"), mode=0o755, exist_ok=True)
+            io_file.add_folder(os.path.dirname(f"{root}{name}"))
             io_file.write_file(f"{root}{name}", files[name].text, files[name].mode)
         else:
             io_file.install(f"{root}{name}", None)
