@@ -261,7 +261,7 @@ def test_apt_begins_after_what_a_power_cut_interrupted(step: Callable[[Any], str
 def test_apt_waits_for_the_upgrade_that_a_killed_run_began(monkeypatch: pytest.MonkeyPatch, hours: int) -> None:
     clock, begun = [0.0], list[str]()
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(time, "sleep", lambda _seconds: clock.append(clock.pop() + 60))
+    monkeypatch.setattr(time, "sleep", lambda _seconds: clock.append(clock.pop() + 61))
 
     def run(command: Sequence[str]) -> tuple[int, str, str]:
         if command[0] == "systemctl":

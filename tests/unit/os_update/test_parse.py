@@ -132,6 +132,13 @@ def test_the_level_of_dgx_os() -> None:
 
 
 @pytest.mark.parametrize(
+    ("torn", "expected"), [(0, 0.0), (100, 100.0), (101, None), (1000, None), (-1, None), ("3", None), (None, None)]
+)
+def test_the_missing_part_of_a_release_is_a_percentage(torn: Any, expected: float | None) -> None:
+    assert parse.level("", json.dumps({"torn": torn}), []).torn == expected
+
+
+@pytest.mark.parametrize(
     ("versions", "loaded", "expected"),
     [
         ({"nvidia-driver-580-open": "580.173.02-0ubuntu1"}, "580.159.03\n", ("nvidia-driver-580-open",)),

@@ -439,6 +439,12 @@ def test_what_clients_of_a_gateway_notice_is_announced() -> None:
     ]
 
 
+@pytest.mark.parametrize(("names", "headed"), [([""], 0), (["chat"], 0), (["chat", "code"], 2)])
+def test_several_clusters_have_their_names_as_headings(names: list[str], headed: int) -> None:
+    lines = report.announced({name: {f"spark-{name}": CURRENT} for name in names})
+    assert [line.startswith("cluster ") for line in lines].count(True) == headed
+
+
 def step(states: dict[str, State], **inputs: Any) -> dict[str, Any]:
     """Return the result of the step os_update_plan for the nodes of one model."""
     hosts = {name: {"found": {"state": asdict(state)}} for name, state in states.items()}
