@@ -138,7 +138,7 @@ def sampled(
         cause = FLOOR
     elif refusal and available < _REFUSED * floor:
         cause = DRIVER
-    return (Pressure(0, now + _QUIET) if cause else Pressure(low)), cause
+    return (Pressure(quiet=now + _QUIET) if cause else Pressure(low)), cause
 
 
 def action(mode: str, starting: bool, records: Sequence[Mapping[str, Any]], clock: float, window: float) -> str:
@@ -149,7 +149,7 @@ def action(mode: str, starting: bool, records: Sequence[Mapping[str, Any]], cloc
     """
     if mode == REPORT:
         return REPORTED
-    since = max((number + 1 for number, each in enumerate(records) if each.get("end") == STOPPED), default=0)
+    since = max((number for number, each in enumerate(records) if each.get("end") == STOPPED), default=0)
     again = any(each.get("end") == RESTARTED and clock - each.get("time", 0) < window for each in records[since:])
     return RESTARTED if mode == RESTART and not starting and not again else STOPPED
 

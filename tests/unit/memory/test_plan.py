@@ -346,7 +346,7 @@ def test_bytes_that_the_user_gives_are_planned_and_missed() -> None:
         ("Nemotron-3-Nano", {"tensor": 8}, {}),
         ("Qwen3-Next-80B", {"tensor": 16}, {}),
         ("Nemotron-3-Nano", {"tensor": 3}, {"gb10_tensor_parallel_size": "3 ranks for 64 heads of linear attention"}),
-        ("gpt-oss-120b", {"tensor": 0}, {"gb10_tensor_parallel_size": "0"}),
+        ("gpt-oss-120b", {"tensor": 0, "pipeline": 2}, {"gb10_tensor_parallel_size": "0"}),
         ("Mixtral", {"tensor": 1, "pipeline": 33}, {"gb10_pipeline_parallel_size": "33 stages for 32 layers"}),
         ("Mixtral", {"tensor": 8, "pipeline": 5}, {"gb10_tensor_parallel_size": "8 x 5 ranks on 33 nodes"}),
         ("Mixtral", {"tensor": 2, "max_model_len": 32769}, {"--max-model-len": "32769"}),
