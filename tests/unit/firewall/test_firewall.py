@@ -220,6 +220,7 @@ def test_the_rules_of_a_head() -> None:
     )
     assert text.splitlines()[1:4] == ["table inet gb10", "delete table inet gb10", "table inet gb10 {"]
     assert 'elements = { "enp1s0f1np1" . 10.110.0.2, "enP2p1s0f1np1" . 10.110.1.2 }' in text
+    assert "\t\ttcp dport 22 accept" in text.splitlines() and "  " not in text, "as nft lists it"
     assert rules(text) == [
         'iifname "lo" accept',
         'iifname "docker*" accept',
