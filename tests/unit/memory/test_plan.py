@@ -299,6 +299,7 @@ def test_more_sequences_than_blocks_of_states_are_lowered() -> None:
     assert [each.max_num_seqs for each in (few, many, plain)] == [8, 64, 64]
     assert ["--max-num-seqs=64" in each.arguments for each in (few, many, plain)] == [False, True, True]
     assert "seqs" not in "".join(few.arguments), "the user's value"
+    assert few.fits and few.problems == ()
 
 
 def test_more_sequences_than_blocks_of_states_are_a_problem_if_the_user_wants_them() -> None:
@@ -328,6 +329,20 @@ def test_a_checkpoint_in_float32_is_loaded_in_half_as_many_bytes() -> None:
     config = CONFIGS["Llama-3.1-8B"] | {"torch_dtype": "float32"}
     found = [planned(config, nodes=nodes(MIDDLE), tensor=1, dtype=dtype) for dtype in ("auto", "float32")]
     assert [node.weights for one in found for node in one.nodes] == [16060522496, 32121044992]
+
+
+@pytest.mark.parametrize(
+    ("stored", "dtype", "loaded"),
+    [
+        ("float16", "auto", "float16"),
+        ("bfloat16", "auto", "bfloat16"),
+        ("float32", "auto", "bfloat16"),
+        ("float16", "bfloat16", "bfloat16"),
+    ],
+)
+def test_the_cache_has_the_type_that_the_model_is_loaded_as(stored: str, dtype: str, loaded: str) -> None:
+    config = CONFIGS["Llama-3.1-8B"] | {"torch_dtype": stored}
+    assert planned(config, nodes=nodes(MIDDLE), tensor=1, dtype=dtype).kv_dtype == loaded
 
 
 def test_bytes_that_the_user_gives_are_planned_and_missed() -> None:
