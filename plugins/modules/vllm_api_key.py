@@ -143,7 +143,7 @@ def write(wanted: dict[str, str | None], differing: list[str], keep: str) -> Non
         elif path == keep:
             os.chmod(path, _MODE)
         else:
-            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            io_file.add_folder(os.path.dirname(path))
             io_file.write_file(path, text, _MODE, (os.geteuid(), os.getegid()))
 
 

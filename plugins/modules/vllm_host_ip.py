@@ -82,7 +82,7 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.common.io_file import read_file, write_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_file import add_folder, read_file, write_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.common.systemd import environment_file
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.host_ip import check
@@ -132,7 +132,7 @@ def main() -> None:
         for problem in problems:
             module.warn(str(problem))
         if changed and not module.check_mode:
-            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            add_folder(os.path.dirname(path))
             write_file(path, content, MODE)
     except (ProblemsError, ValueError, OSError) as error:
         module.fail_json(msg=str(error))

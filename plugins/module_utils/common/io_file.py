@@ -162,6 +162,15 @@ def install_folder(path: str) -> None:
         os.close(folder)
 
 
+def add_folder(path: str) -> None:
+    """Create a folder that every user may enter, with the missing ones above it. An existing one stays as it is.
+
+    Raises OSError.
+    """
+    if not os.path.isdir(path):
+        install_folder(path)
+
+
 def install(path: str, content: str | bytes | None) -> None:
     """Replace a file by one of the caller's that every user may read, or remove it if ``content`` is None.
 

@@ -96,7 +96,7 @@ def choose(nodes: Sequence[FabricNode], given: Sequence[Ports], topology: str) -
     if shape and shape.ports:
         return [shape.ports] * len(nodes), [], shape.ports_text
     read = [node.network for node in nodes if node.network]
-    if not shape or not shape.qsfp or len(read) < len(nodes):
+    if not shape or not shape.qsfp or len(read) != len(nodes):
         return [None] * len(nodes), [], ""
     return _cabled(nodes, read)
 

@@ -69,7 +69,7 @@ class FabricNode:
     """
 
     name: str
-    ports: tuple[int, ...] | None = (1,)
+    ports: tuple[int, ...] | None = None
     addresses: tuple[str, ...] = ()
     management: str = ""
     interface: str = ""

@@ -50,7 +50,8 @@ def active_firewalls(run: Run) -> tuple[bool, dict[str, str]]:
     status, stdout, stderr = run(["nft", "--json", "list", "ruleset"])
     if status not in (0, _NO_NFT):
         raise FirewallError(f"nft list ruleset failed: {stderr.strip()}")
-    return status == 0, firewall_host.active_firewalls(stdout if status == 0 else "", legacy, active)
+    installed = status != _NO_NFT
+    return installed, firewall_host.active_firewalls(stdout if installed else "", legacy, active)
 
 
 def _legacy(run: Run, family: str, table: str, *chain: str) -> str:
@@ -204,7 +205,7 @@ def save(run: Run, nft: str, wanted: Mapping[str, str]) -> None:
                 # Steps that may fail on a full disk come before the rules count as confirmed.
                 _must(run, ["systemctl", "daemon-reload"])
                 _must(run, ["systemctl", "--quiet", "enable", UNIT])
-            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            io_file.add_folder(os.path.dirname(path))
             io_file.install(path, text)
     except (FirewallError, OSError):
         back(run, nft)

@@ -99,7 +99,9 @@ def _wrong(path: str, texts: Sequence[str], right: Callable[[str], object], expe
 def span(text: str) -> tuple[int, int]:
     """Return the first and the last port of 8443/tcp or 60000-61000/udp, (0, 0) if it is neither."""
     match = _PORT.fullmatch(text)
-    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not match:
+        return 0, 0
+    first, last = int(match[1]), int(match[2] or match[1])
     return (first, last) if 1 <= first <= last <= _LAST_PORT else (0, 0)
 
 
@@ -246,7 +248,7 @@ def advice(active_firewalls: Mapping[str, str], access: Access, plan_ports: Mapp
     lines = []
     for active_firewall in dict.fromkeys(filter(None, active_firewalls.values())):
         families = [family for family in FAMILIES if active_firewalls[family] == active_firewall]
-        family = "" if len(families) == len(FAMILIES) else f" {FAMILIES[families[0]]}"
+        family = "".join(f" {FAMILIES[each]}" for each in families) if len(families) != len(FAMILIES) else ""
         inactive = f"does not filter{family}" if family else "is not loaded"
         unchanged = f"Its rules were not changed, and the table {TABLE} {inactive}"
         lines.append(f"{active_firewall} controls incoming{family} traffic. {unchanged}. {active_firewall} must allow:")

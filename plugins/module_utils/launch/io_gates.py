@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths, systemd
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_command, io_file, io_json, paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_journal import say
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates, io_leftovers, io_peer, io_ray_node
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim
@@ -43,12 +43,12 @@ def run(argv: list[str]) -> tuple[int, str, str]:
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
         )
     except FileNotFoundError:
-        return 127, "", f"{argv[0]} is not installed"
+        return io_command.NOT_INSTALLED, "", f"{argv[0]} is not installed"
     try:
         stdout, stderr = process.communicate(timeout=_GPU_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
-        return 124, "", f"{argv[0]} does not answer within {_GPU_SECONDS} s"
+        return io_command.TIMED_OUT, "", f"{argv[0]} does not answer within {_GPU_SECONDS} s"
     return process.returncode, stdout, stderr
 
 

@@ -48,7 +48,8 @@ def address(unit: str) -> str:
 
     Source: Ray 2.60, _private/services.py, start_raylet().
     """
-    words = io_file.read(f"/proc/{raylet(unit) or 0}/cmdline").split("\0")
+    found = raylet(unit)
+    words = io_file.read(f"/proc/{found}/cmdline").split("\0") if found else []
     return next((word.partition("=")[2] for word in words if word.startswith("--node_ip_address=")), "")
 
 

@@ -46,13 +46,13 @@ def _options(inputs: Inputs) -> list[Problem]:
         problems.append(Problem("--kv-cache-dtype", kv_dtype, expected, fix))
     if dtype not in ("auto", *ELEMENT):
         problems.append(Problem("--dtype", dtype, f"one of auto, {', '.join(ELEMENT)}", "correct --dtype"))
-    if not 0 <= inputs.max_model_len <= shape.positions:
-        expected = f"at most {shape.positions}, the model's max_position_embeddings"
+    context, most = inputs.max_model_len, f"{shape.positions}, the model's max_position_embeddings"
+    if context < 0:
+        expected, fix = f"1 to {most}, or 0 for the largest that fits", "set gb10_max_model_len: 0"
+        problems.append(Problem("--max-model-len", str(context), expected, fix))
+    elif context > shape.positions:
         fix = f"lower it to {shape.positions}"
-        if inputs.max_model_len < 0:
-            expected = f"1 to {shape.positions}, the model's max_position_embeddings, or 0 for the largest that fits"
-            fix = "set gb10_max_model_len: 0"
-        problems.append(Problem("--max-model-len", str(inputs.max_model_len), expected, fix))
+        problems.append(Problem("--max-model-len", str(context), f"at most {most}", fix))
     return problems
 
 

@@ -138,7 +138,7 @@ def sampled(
         cause = FLOOR
     elif refusal and available < _REFUSED * floor:
         cause = DRIVER
-    return (Pressure(0, now + _QUIET) if cause else Pressure(low)), cause
+    return (Pressure(quiet=now + _QUIET) if cause else Pressure(low)), cause
 
 
 def action(mode: str, starting: bool, records: Sequence[Mapping[str, Any]], clock: float, window: float) -> str:
@@ -149,7 +149,7 @@ def action(mode: str, starting: bool, records: Sequence[Mapping[str, Any]], cloc
     """
     if mode == REPORT:
         return REPORTED
-    since = max((number + 1 for number, each in enumerate(records) if each.get("end") == STOPPED), default=0)
+    since = max((number for number, each in enumerate(records) if each.get("end") == STOPPED), default=0)
     again = any(each.get("end") == RESTARTED and clock - each.get("time", 0) < window for each in records[since:])
     return RESTARTED if mode == RESTART and not starting and not again else STOPPED
 
@@ -200,10 +200,9 @@ def reason(record: Mapping[str, Any]) -> str:
 
 def shown(starts: Sequence[Mapping[str, Any]], clock: float) -> str:
     """Return the guard's last action of the last day that is not a stop, as the predicate of a node, "" without one."""
-    done = [each for each in starts if each.get("end") in (RESTARTED, REPORTED)]
-    if not done or clock - done[-1]["time"] >= _SHOWN:
+    record = next((each for each in reversed(starts) if each.get("end") in (RESTARTED, REPORTED)), None)
+    if record is None or clock - record["time"] >= _SHOWN:
         return ""
-    record = done[-1]
     what = "had its ranks ended once by" if record["end"] == RESTARTED else "has a report of"
     return f"{what} the memory guard {spans.span(max(0.0, clock - record['time']))} ago: {reason(record)}"
 

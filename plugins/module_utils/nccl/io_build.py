@@ -129,7 +129,7 @@ def make(run: Run, plan: BuildPlan, given: Source, tools: Toolkit, store: str, c
     for other in glob.glob(f"{glob.escape(store)}/.build-*"):
         if other != target:
             shutil.rmtree(other)
-    os.makedirs(target, exist_ok=True)
+    io_file.add_folder(target)
     status, stdout, stderr = run(plan.argv(given, tools, target, ccache))
     if status != 0:
         last = "\n".join(f"{stdout}\n{stderr}".strip().splitlines()[-_SHOWN:])

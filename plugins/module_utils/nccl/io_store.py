@@ -53,7 +53,7 @@ def part(store: str, name: str) -> Iterator[str]:
     """Yield a temporary folder. It replaces the build if the block succeeds, and is removed otherwise."""
     # An existing folder is broken, otherwise the caller would not build it again.
     with io_file.new_folder(f"{store}/{name}", f"{store}/.{name}.part") as temporary:
-        os.mkdir(f"{temporary}/lib", mode=io_file.SEARCHABLE)
+        io_file.add_folder(f"{temporary}/lib")
         yield temporary
         for file in (f"{temporary}/{LIBRARY}", f"{temporary}/{STAMP}"):
             with open(file, "rb") as handle:

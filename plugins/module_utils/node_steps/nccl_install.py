@@ -106,7 +106,7 @@ def _check(path: str, given: Inputs, found: str, gpus: list[ComputeCapability]) 
 
 def _unpack(given: Inputs, gpus: list[ComputeCapability]) -> None:
     """Add the artifact's build to the store if it is valid. Raises ProblemsError, OSError or ValueError."""
-    os.makedirs(given.store, mode=0o755, exist_ok=True)
+    io_file.add_folder(given.store)
     with nccl_io_store.part(given.store, given.name) as part:
         nccl_io_store.unpack(given.artifact, given.artifact_sha256, part)
         made = f"{part}/{nccl_io_store.LIBRARY}"

@@ -53,7 +53,7 @@ def run(module: AnsibleModule, given: Inputs) -> dict[str, Any]:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
         else:
-            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            io_file.add_folder(os.path.dirname(path))
             io_file.write_file(path, wanted, _MODE, (os.geteuid(), os.getegid()))
     summary = f"{path}: {'no such file' if wanted is None else 'only root can read it'}\n" if changed else ""
     version = secret_environment.version(wanted or "")

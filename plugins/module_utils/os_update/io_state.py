@@ -38,36 +38,37 @@ _FORMAT = "${db:Status-Abbrev}\t${Package}\t${Version}\n"
 #: Exit statuses of fwupdmgr: done, nothing to do, and nothing found. Source: fwupdmgr(1) of fwupd 2.0.
 NOTHING = (0, 2, 3)
 #: Bounds of files, in bytes, and of their number.
-_MOST, _MOST_MODULES, _MOST_RECIPES = 1 << 22, 1 << 25, 100
+_MOST, _MOST_RECIPES = 1 << 22, 100
 _FIND, _ATTEMPTS = ("findmnt", "--noheadings", "--output", "FSTYPE,SOURCE", "--target"), 3
 _FIRMWARE_SECONDS = "60"
 #: File systems that GRUB can write to, on a partition. Source: GRUB's manual, environment block.
 _WRITABLE = ("ext2", "ext3", "ext4", "vfat", "xfs")
 
 
-def read(run: Run, simulate: bool = True) -> State:
+def read(run: Run, simulate: bool = True, root: str = "") -> State:
     """Return the state. ``simulate``: whether to query apt for pending packages, which takes seconds.
 
-    Raises OSError and ValueError.
+    ``root``: the folder of the node's files, for tests. Raises OSError and ValueError.
     """
-    running, needed = os.uname().release, parse.wanted(_text("/proc/modules"))
+    running, needed = os.uname().release, parse.wanted(_text(f"{root}/proc/modules"))
     versions = _versions(run) if simulate else {}
-    pending, driver = io_packages.reboot(), parse.changed_driver(versions, _text("/sys/module/nvidia/version"))
+    pending, loaded = io_packages.reboot(root or "/"), _text(f"{root}/sys/module/nvidia/version")
+    driver, release = parse.changed_driver(versions, loaded), _text(f"{root}/etc/dgx-release")
     return State(
         running=running,
-        level=_level(run) if simulate else Level(parse.level(_text("/etc/dgx-release"), "", ()).stamp),
+        level=_level(run, release, root) if simulate else parse.level(release, "", ()),
         packages=parse.packages(output(run, "apt-get", "--simulate", *UPGRADE)) if simulate else None,
         broken=parse.broken(output(run, "dpkg", "--audit")) if simulate else (),
         held=tuple(output(run, "apt-mark", "showhold").split()) if simulate else (),
-        kernels=tuple(_kernel(each, needed) for each in parse.releases(_names("/boot"))),
-        boot=boot(run),
+        kernels=tuple(_kernel(f"{root}/lib/modules", each, needed) for each in parse.releases(_names(f"{root}/boot"))),
+        boot=boot(run, root),
         reboot=tuple(dict.fromkeys((*pending["packages"], *driver))) if pending["required"] or driver else None,
-        updaters=_updaters(run),
-        holder=packages.holder(io_packages.holder()),
-        trial=parse.trial(_text(plan.BOOT_FILE)),
+        updaters=_updaters(run, root),
+        holder=packages.holder(io_packages.holder(root or "/")),
+        trial=parse.trial(_text(f"{root}{plan.BOOT_FILE}")),
         versions=versions,
         firmware=offered(run) if simulate else (),
-        options=parse.options(_text("/proc/cmdline")),
+        options=parse.options(_text(f"{root}/proc/cmdline")),
         serves=any(_is(run, "is-enabled", unit) for unit in paths.UNITS),
     )
 
@@ -90,43 +91,52 @@ def boot_id() -> str:
     return io_file.read("/proc/sys/kernel/random/boot_id").strip()
 
 
+def read_text(path: str) -> str | None:
+    """Return the text of a file, None without it. Raises OSError, and ValueError for a long one."""
+    return io_file.read_bounded(path, _MOST)
+
+
 def _text(path: str) -> str:
-    return io_file.read_bounded(path, _MOST) or ""
+    return read_text(path) or ""
 
 
 def _names(folder: str) -> Sequence[str]:
     return os.listdir(folder) if os.path.isdir(folder) else ()
 
 
+def last(text: str) -> str:
+    """Return the end of a command's output as one short line."""
+    return " ".join(text.split())[-500:]
+
+
 def output(run: Run, *command: str) -> str:
     """Return the output of a command. Raises ValueError if it fails."""
     status, stdout, stderr = run(list(command))
     if status != 0:
-        raise ValueError(f"{' '.join(command)} failed: {' '.join((stderr or stdout).split())[-500:]}")
+        raise ValueError(f"{' '.join(command)} failed: {last(stderr or stdout)}")
     return stdout
 
 
-def _level(run: Run) -> Level:
-    recipes = [_text(path) for path in sorted(glob.glob(_RECIPES))[:_MOST_RECIPES]]
+def _level(run: Run, release: str, root: str) -> Level:
+    recipes = [_text(path) for path in sorted(glob.glob(f"{glob.escape(root)}{_RECIPES}"))[:_MOST_RECIPES]]
     summary = ""
-    if os.path.exists(_CHECKER):
+    if os.path.exists(f"{root}{_CHECKER}"):
         # It imports its neighbors, so that -I is not possible.
         _status, summary, _stderr = run(["/usr/bin/python3", "-B", _CHECKER, "summary"])
-    return parse.level(_text("/etc/dgx-release"), summary, recipes)
+    return parse.level(release, summary, recipes)
 
 
-def _kernel(release: str, needed: Sequence[str]) -> Kernel:
-    folder = f"/lib/modules/{release}"
-    dependencies = io_file.read_bounded(f"{folder}/modules.dep", _MOST_MODULES)
-    builtin = io_file.read_bounded(f"{folder}/modules.builtin", _MOST_MODULES)
+def _kernel(modules: str, release: str, needed: Sequence[str]) -> Kernel:
+    dependencies = read_text(f"{modules}/{release}/modules.dep")
+    builtin = read_text(f"{modules}/{release}/modules.builtin")
     if dependencies is None:
         return Kernel(release, None)
     return Kernel(release, parse.missing(needed, dependencies, builtin or ""))
 
 
-def boot(run: Run) -> Boot:
-    """Return the boot loader. Raises OSError and ValueError."""
-    config = _text("/boot/grub/grub.cfg")
+def boot(run: Run, root: str = "") -> Boot:
+    """Return the boot loader. ``root``: as for read(). Raises OSError and ValueError."""
+    config = _text(f"{root}/boot/grub/grub.cfg")
     if not config:
         return Boot()
     _status, environment, _stderr = run(["grub-editenv", "/boot/grub/grubenv", "list"])
@@ -146,11 +156,12 @@ def _mounted(run: Run) -> str:
     raise ValueError(f"findmnt --target /boot/grub failed with {status}: {stderr.strip()}")
 
 
-def _updaters(run: Run) -> tuple[str, ...]:
-    unattended = os.path.exists("/usr/bin/unattended-upgrade") and _is(run, "is-enabled", _TIMER)
+def _updaters(run: Run, root: str) -> tuple[str, ...]:
+    unattended = os.path.exists(f"{root}/usr/bin/unattended-upgrade") and _is(run, "is-enabled", _TIMER)
     settings = run(["apt-config", "dump"])[1] if unattended else ""
     dashboard = _is(run, "is-active", host_guard_plan.DASHBOARD_UNIT)
-    return parse.updaters(settings, unattended, dashboard, _text(host_guard_plan.DASHBOARD_FILE) if dashboard else "")
+    configuration = _text(f"{root}{host_guard_plan.DASHBOARD_FILE}") if dashboard else ""
+    return parse.updaters(settings, unattended, dashboard, configuration)
 
 
 def _is(run: Run, question: str, unit: str) -> bool:

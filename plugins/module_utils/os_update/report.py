@@ -40,7 +40,7 @@ def announced(
     the models that are away.
 
     ``units``: cluster -> node -> state. ``again``: as for refused(). ``gateways``: host -> {problem, models} of the
-    step gateway_info. No line is longer than 98 characters, which a playbook shows in 100 columns.
+    step gateway_info. A line is longer than 98 characters, which a playbook shows in 100 columns, only for one package.
     """
     lines = list[str]()
     for cluster, states in units.items():
@@ -146,7 +146,7 @@ def _no_way_back(states: Mapping[str, State], again: bool) -> Iterator[Problem]:
             )
 
 
-def unequal(states: Mapping[str, State], again: bool = False) -> list[Problem]:
+def unequal(states: Mapping[str, State], again: bool) -> list[Problem]:
     """Return the packages of kernel and driver that differ in a unit after its upgrade, until all nodes booted."""
     stages = {plan.stage(state, again) for state in states.values()}
     later = {name: plan.upgraded(state) for name, state in states.items()}
@@ -161,7 +161,7 @@ def unequal(states: Mapping[str, State], again: bool = False) -> list[Problem]:
     ]
 
 
-def unexpected(states: Mapping[str, State], expected: Collection[str], again: bool = False) -> list[Problem]:
+def unexpected(states: Mapping[str, State], expected: Collection[str], again: bool) -> list[Problem]:
     """Return the nodes under way that are not where a step of the update had to take them. ``expected``: stages."""
     stages = {name: plan.stage(state, again) for name, state in states.items()}
     return [

@@ -194,7 +194,7 @@ class Tree:
             if folder == os.path.realpath(self._folder) and not os.listdir(folder):
                 os.rmdir(folder)
             return
-        os.makedirs(folder, exist_ok=True)
+        io_file.add_folder(folder)
         if state.ours:
             # Keep the current content recorded until it is replaced, so that a killed run is recognized.
             now = _digest(real)

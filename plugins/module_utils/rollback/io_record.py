@@ -115,7 +115,7 @@ def current(store: Store, keep_runtimes: int) -> dict[str, Any]:
 def present(names: tuple[str, ...], root: str = "") -> dict[str, File]:
     """Return those files of this node. ``root`` prefixes each path. Raises OSError."""
     files = {name: io_file.read_file(f"{root}{name}") for name in names}
-    return {name: File(text, mode or 0) for name, (text, mode) in files.items() if text is not None}
+    return {name: File(text, mode) for name, (text, mode) in files.items() if text is not None and mode is not None}
 
 
 def launch_files(root: str = "") -> dict[str, File]:
@@ -203,7 +203,7 @@ def restore(files: Files, names: list[str], root: str = "") -> None:
     """Write those launch files, and remove the ones that ``files`` lacks. Raises OSError."""
     for name in names:
         if name in files:
-            os.makedirs(os.path.dirname(f"{root}{name}"), mode=0o755, exist_ok=True)
+            io_file.add_folder(os.path.dirname(f"{root}{name}"))
             io_file.write_file(f"{root}{name}", files[name].text, files[name].mode)
         else:
             io_file.install(f"{root}{name}", None)

@@ -33,9 +33,7 @@ def change(folder: str, state: str, breaks: str, owner: dict[str, str], check: b
     if holder and run_lock_plan.run_id(holder) not in (breaks, run_lock_plan.run_id(owner)):
         return holder
     if not check:
-        io_file.install(
-            f"{folder}/{run_lock_plan.FILE}", json.dumps({"owner": owner}, indent=1) if state == "held" else None
-        )
+        io_file.install(f"{folder}/{run_lock_plan.FILE}", json.dumps({"owner": owner}) if state == "held" else None)
     return {}
 
 

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 import urllib.parse
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import tls
@@ -105,8 +104,7 @@ def watchdog(plan: Plan, settings: ServiceSettings, learned: Learned) -> Service
             *unit.CONFINED_SERVICE,
         ],
     )
-    content = json.dumps(given, indent=4, sort_keys=True)
-    files = ({"path": paths.WATCHDOG_SETTINGS, "content": content}, program)
+    files = (unit.settings(paths.WATCHDOG_SETTINGS, given), program)
     return Service(paths.WATCHDOG_UNIT, text, [given, learned.token], files, watched=(program["program"],))
 
 

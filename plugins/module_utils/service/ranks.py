@@ -38,8 +38,8 @@ _BEFORE_START = (
 
 def _gates(plan: Plan, settings: ServiceSettings) -> list[dict[str, str]]:
     """Return the gates before each start. A running service does not depend on them, so they are not launch inputs."""
-    content = json.dumps(gates.settings(plan, settings.vllm_serve_drop_caches), indent=4, sort_keys=True)
-    return [{"path": paths.GATES_SETTINGS, "content": content}, paths.program_file("gates")]
+    given = gates.settings(plan, settings.vllm_serve_drop_caches)
+    return [unit.settings(paths.GATES_SETTINGS, given), paths.program_file("gates")]
 
 
 def ray(plan: Plan, settings: ServiceSettings, learned: Learned) -> Service:

@@ -9,7 +9,6 @@ Each node sends to the next one in the order of the plan, and keeps the messages
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -86,7 +85,7 @@ def recorder(plan: Plan, settings: ServiceSettings, learned: Learned) -> Service
             *unit.CONFINED,
         ],
     )
-    files = [{"path": paths.RECORDER_SETTINGS, "content": json.dumps(given, indent=4, sort_keys=True)}, program]
+    files = [unit.settings(paths.RECORDER_SETTINGS, given), program]
     if not alone:
         files += [
             sender,

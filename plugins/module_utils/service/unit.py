@@ -2,11 +2,13 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The text of a unit. Its comments are for people who read it on a node."""
+"""The text of a unit, and of its settings. Its comments are for people who read it on a node."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
 
@@ -35,6 +37,11 @@ CONFINED_SERVICE = (
     "ProtectControlGroups=yes",
     *CONFINED,
 )
+
+
+def settings(path: str, given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the file with the settings of a program, which people read on a node, too."""
+    return {"path": path, "content": json.dumps(given, indent=4, sort_keys=True)}
 
 
 def text(description: str, unit: Sequence[str], service: Sequence[str]) -> str:

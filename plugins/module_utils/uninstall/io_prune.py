@@ -100,7 +100,7 @@ def _images(run: Run, engine: str, launches: Launches) -> Iterator[Item]:
     names: dict[str, list[str]] = {}
     sizes: dict[str, str] = {}
     digests: dict[str, list[str]] = {}
-    for line in stdout.splitlines() if status == 0 else ():
+    for line in stdout.splitlines():
         identifier, repository, tag, digest, size = (*line.split("\t"), "", "", "", "")[:5]
         own = identifier.removeprefix("sha256:")
         names.setdefault(own, [])

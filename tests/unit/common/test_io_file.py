@@ -188,3 +188,16 @@ def test_a_new_folder_is_closed_to_others_until_its_files_are_roots(tmp_path: Pa
     modes = {path.name: stat.S_IMODE(path.lstat().st_mode) for path in old.iterdir() if not path.is_symlink()}
     assert modes == {"open": 0o644, "run": 0o755, "secret": 0o644, "below": 0o755}
     assert stat.S_IMODE(old.stat().st_mode) == 0o755
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_an_added_folder_is_open_to_all_users_and_an_existing_one_stays(tmp_path: Path) -> None:
+    """A hardened host has the umask 077, and services of other users read what root installs."""
+    os.umask(0o077)
+    io_file.add_folder(str(tmp_path / "a/b"))
+    assert [folder.stat().st_mode & 0o777 for folder in (tmp_path / "a", tmp_path / "a/b")] == [0o755, 0o755]
+    (tmp_path / "a").chmod(0o750)
+    (tmp_path / "link").symlink_to("a")
+    for name in ("a", "link"):
+        io_file.add_folder(str(tmp_path / name))
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o750

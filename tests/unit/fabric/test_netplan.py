@@ -343,17 +343,31 @@ def test_a_device_goes_down_again_and_what_dhcp_gave_is_neither_saved_nor_remove
     assert host.links["fast"] == {"mtu": 1500, "up": False, "addresses": [], "dynamic": ["192.168.1.5/24"]}
 
 
+@pytest.mark.parametrize("back", [False, True], ids=["a change", "a rollback"])
 @pytest.mark.parametrize(("after", "by_hand"), [(1.0, []), (60.0, ["ip address replace 192.168.100.1/24 dev fast"])])
-def test_the_renderer_has_time_to_set_its_addresses(host: Host, after: float, by_hand: list[str]) -> None:
+def test_the_renderer_has_time_to_set_its_addresses(host: Host, after: float, by_hand: list[str], back: bool) -> None:
     """NetworkManager does not activate its profile on a device with an address that it did not set."""
     host.link("fast", "192.168.100.1/24")
     saved = io_rollback.capture(host.run, [], ["fast"])
     host.link("fast", "10.110.0.1/24")
     host.rendered = after
-    io_rollback.put(host.run, saved)
+    if back:
+        io_rollback.arm(host.run, "one", saved, 60, final=False)
+        assert restored(host)
+    else:
+        io_rollback.put(host.run, saved)
     assert host.links["fast"]["addresses"] == ["192.168.100.1/24"]
     assert [words for words in host.asked if "replace" in words] == by_hand
     assert "ip address delete 10.110.0.1/24 dev fast" in host.asked, "an extra address may cut the host off"
+
+
+def test_the_kernel_reads_its_settings_after_netplan(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new device has them only then. systemd reads the files at a boot alone."""
+    # The files are there already, so that the test writes none of this machine.
+    monkeypatch.setattr(io_rollback.io_file, "read_file", lambda _path: ("x = 1", 0o644))
+    files = {path: ["x = 1", 0o644] for path in ("/etc/sysctl.d/60-lab.conf", "/etc/modprobe.d/60-lab.conf")}
+    io_rollback.put(host.run, {"files": files, "links": {}})
+    assert host.asked == ["netplan apply", "sysctl --quiet --load=/etc/sysctl.d/60-lab.conf"]
 
 
 PARAMS = {
@@ -417,14 +431,15 @@ def netplan_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_netplan_judges_the_files_of_the_host_with_ours(netplan_folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("status", [1, -9], ids=["an error", "a signal"])
+def test_netplan_judges_the_files_of_the_host_with_ours(netplan_folder: Path, tmp_path: Path, status: int) -> None:
     (netplan_folder / "01-host.yaml").write_text("host", encoding="utf-8")
     seen = {}
 
     def run(argv: list[str]) -> tuple[int, str, str]:
         scratch = Path(f"{argv[-1]}{netplan_folder}")
         seen.update({path.name: path.read_text(encoding="utf-8") for path in scratch.iterdir()})
-        return 1, "", f"{scratch}/60.yaml:1:1: bad\n"
+        return status, "", f"{scratch}/60.yaml:1:1: bad\n"
 
     names = {f"{netplan_folder}/60.yaml": ["ours", 0o600], f"{netplan_folder}/50.yaml": None}
     files = {**names, "/etc/sysctl.d/60.conf": ["other", 0o644]}
@@ -767,6 +782,17 @@ def test_what_was_taken_out_twice_comes_back_as_it_was_the_last_time(folders: Ho
         **mine,
         "enP2p1s0f1np1": {"mtu": 1500},
     }
+
+
+def test_a_file_whose_owner_defined_all_again_comes_back_to_the_letter(folders: Host) -> None:
+    path = folders.write("40-cx7.yaml", CX7)
+    applied(folders)
+    mine = "# mine\n" + dumped({name: {"mtu": 4000} for name in RAILS})
+    folders.write("40-cx7.yaml", mine, 0o640)
+    applied(folders)
+    assert "mtu" not in Path(path).read_text(encoding="utf-8")
+    applied(folders, state="absent", takeover=False)
+    assert io_rollback.io_file.read_file(path) == (mine, 0o640)
 
 
 FRAMES = [{"network": None}, {"network": {"version": 2}}, {"network": {"version": 2, "ethernets": None}}]

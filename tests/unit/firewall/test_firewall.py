@@ -70,6 +70,13 @@ def test_a_pair_lets_its_peer_in_on_both_rails() -> None:
     assert "Ray's port" not in worker["peer_ports"]
 
 
+def test_only_a_head_that_others_reach_lets_clients_in() -> None:
+    clients = {"gb10_api_clients": ["192.168.1.0/24"]}
+    head, worker = of_plan("spark1", 2, **clients), of_plan("spark2", 2, **clients)
+    local = of_plan("spark1", 2, gb10_api_host="127.0.0.1", **clients)
+    assert [found["api_clients"] for found in (head, worker, local)] == [["192.168.1.0/24"], [], []]
+
+
 def test_a_ring_lets_peers_in_where_they_have_no_cable() -> None:
     found = of_plan("spark1", 3, gb10_fabric_topology="ring", gb10_fabric_ports=[0, 1])["peers"]
     assert {"interface": "enP7s7", "address": "192.168.1.12"} in found
@@ -213,6 +220,7 @@ def test_the_rules_of_a_head() -> None:
     )
     assert text.splitlines()[1:4] == ["table inet gb10", "delete table inet gb10", "table inet gb10 {"]
     assert 'elements = { "enp1s0f1np1" . 10.110.0.2, "enP2p1s0f1np1" . 10.110.1.2 }' in text
+    assert "\t\ttcp dport 22 accept" in text.splitlines() and "  " not in text, "as nft lists it"
     assert rules(text) == [
         'iifname "lo" accept',
         'iifname "docker*" accept',

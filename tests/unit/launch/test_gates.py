@@ -172,6 +172,32 @@ def test_a_hanging_driver_does_not_hang_the_gates(tmp_path: Path, monkeypatch: p
     assert time.monotonic() - begin < 10
 
 
+def test_gates_that_stay_closed_are_reported_again_after_a_while(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A change of the closed gates at once, and the same ones every two minutes."""
+    clock = [0.0]
+
+    def observe(*_given: Any) -> gates.Found:
+        return found(missing=["/a"]) if clock[0] < 30 else found(gpu="no") if clock[0] < 400 else found()
+
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "sleep", lambda _pause: clock.append(clock.pop() + 10))
+    monkeypatch.setattr(io_gates, "observe", observe)
+    given = gates.settings(typed(plan(0)), True)
+    assert io_gates.wait({**given, "seconds": 600}, "gb10-ray") == ""
+    *waits, last = capsys.readouterr().out.splitlines()
+    assert ["gates.gpu" in line for line in waits] == [False, True, True, True]
+    assert last == f"{gates.OPEN}400 s"
+    clock[0] = 0.0
+    assert "gates.gpu" in io_gates.wait({**given, "seconds": 90}, "gb10-ray") and clock[0] == 90
+
+
+def test_a_program_of_the_gates_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/none")
+    assert io_gates._gpu() == "nvidia-smi is not installed"
+
+
 Installed = Callable[..., subprocess.CompletedProcess[str]]
 #: The settings of a node whose gates are open.
 OPENED = {

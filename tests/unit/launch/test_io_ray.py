@@ -231,6 +231,17 @@ def test_a_failure_names_the_missing_node_or_the_missing_answer(ray: Server, tok
     assert "none.token" in failure(lambda: io_ray.listing("nodes", 1, "/none.token"))
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [[1], [{"state": "ALIVE"}], [{**BOTH[0], "resources_total": None}, BOTH[1]]],
+    ids=["no row", "no address", "no resources"],
+)
+def test_a_list_of_another_form_is_reported_when_the_time_is_over(ray: Server, token: str, rows: Any) -> None:
+    ray.answers = [rows]
+    said = failure(lambda: io_ray.wait(NODES, 1, ray.server_port, token, 0))
+    assert said.startswith("after 0 s: Ray's list of nodes has another form: ")
+
+
 EXPECT = [f"--expect={name}={address}" for name, address in NODES.items()]
 
 

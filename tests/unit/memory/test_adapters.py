@@ -51,6 +51,25 @@ def test_each_expert_has_matrices_of_its_own() -> None:
     assert sparse - adapters.Adapters(1, 1, 0).memory(shape(dense)) // 2 == 2 * more
 
 
+def test_latent_attention_has_two_matrices_down_and_two_up() -> None:
+    latent = {
+        "q_lora_rank": 256,
+        "kv_lora_rank": 512,
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
+    }
+    config = {**DENSE, "model_type": "deepseek_v2", **latent}
+    up = 256 * 8 * (128 + 64) + 512 * 8 * (128 + 128) + 8 * 128 * 1024
+    sides = {
+        "q and k, v down": 2 * 1024 + 256 + 512 + 64,
+        "up, and o": 2 * 1024 + up // 1024,
+        "gate, up and down": 3 * 1024 + 3 * 4096,
+    }
+    expected = 2 * (2 * sum(sides.values()) + 2 * (1024 + 1000))
+    assert adapters.Adapters(1, 1, 0).memory(shape(config)) == expected
+
+
 def test_vllm_allocates_the_same() -> None:
     """The sum of all lora_*_stacked of vLLM 0.32.0's CPU build, with rank 32 and two adapters."""
     config = {

@@ -299,6 +299,7 @@ def test_more_sequences_than_blocks_of_states_are_lowered() -> None:
     assert [each.max_num_seqs for each in (few, many, plain)] == [8, 64, 64]
     assert ["--max-num-seqs=64" in each.arguments for each in (few, many, plain)] == [False, True, True]
     assert "seqs" not in "".join(few.arguments), "the user's value"
+    assert few.fits and few.problems == ()
 
 
 def test_more_sequences_than_blocks_of_states_are_a_problem_if_the_user_wants_them() -> None:
@@ -330,6 +331,20 @@ def test_a_checkpoint_in_float32_is_loaded_in_half_as_many_bytes() -> None:
     assert [node.weights for one in found for node in one.nodes] == [16060522496, 32121044992]
 
 
+@pytest.mark.parametrize(
+    ("stored", "dtype", "loaded"),
+    [
+        ("float16", "auto", "float16"),
+        ("bfloat16", "auto", "bfloat16"),
+        ("float32", "auto", "bfloat16"),
+        ("float16", "bfloat16", "bfloat16"),
+    ],
+)
+def test_the_cache_has_the_type_that_the_model_is_loaded_as(stored: str, dtype: str, loaded: str) -> None:
+    config = CONFIGS["Llama-3.1-8B"] | {"torch_dtype": stored}
+    assert planned(config, nodes=nodes(MIDDLE), tensor=1, dtype=dtype).kv_dtype == loaded
+
+
 def test_bytes_that_the_user_gives_are_planned_and_missed() -> None:
     found = plan("Llama-3.1-8B", MIDDLE, kv_cache_memory_bytes=32 * GIB)
     assert (found.nodes[0].kv, found.tokens) == (32 * GIB, 32 * GIB // 131072)
@@ -346,10 +361,12 @@ def test_bytes_that_the_user_gives_are_planned_and_missed() -> None:
         ("Nemotron-3-Nano", {"tensor": 8}, {}),
         ("Qwen3-Next-80B", {"tensor": 16}, {}),
         ("Nemotron-3-Nano", {"tensor": 3}, {"gb10_tensor_parallel_size": "3 ranks for 64 heads of linear attention"}),
-        ("gpt-oss-120b", {"tensor": 0}, {"gb10_tensor_parallel_size": "0"}),
+        ("gpt-oss-120b", {"tensor": 0, "pipeline": 2}, {"gb10_tensor_parallel_size": "0"}),
         ("Mixtral", {"tensor": 1, "pipeline": 33}, {"gb10_pipeline_parallel_size": "33 stages for 32 layers"}),
         ("Mixtral", {"tensor": 8, "pipeline": 5}, {"gb10_tensor_parallel_size": "8 x 5 ranks on 33 nodes"}),
         ("Mixtral", {"tensor": 2, "max_model_len": 32769}, {"--max-model-len": "32769"}),
+        ("Mixtral", {"tensor": 2, "max_model_len": 32768}, {}),
+        ("Mixtral", {"tensor": 2, "max_model_len": -1}, {"--max-model-len": "-1"}),
         ("Mixtral", {"tensor": 2, "kv_dtype": "fp7"}, {"--kv-cache-dtype": "fp7"}),
         ("Mixtral", {"tensor": 2, "kv_dtype": "fp8_ds_mla"}, {"--kv-cache-dtype": "fp8_ds_mla"}),
         ("DeepSeek-V3", {"tensor": 32, "kv_dtype": "fp8_ds_mla"}, {}),
@@ -553,6 +570,8 @@ def test_the_limit_of_the_cache_is_exact() -> None:
 def test_a_lowered_context_is_a_multiple_of_1024() -> None:
     found = [plan("Llama-3.1-70B", LARGE, memory * GIB, reserve=12 * GIB).context for memory in range(98, 102)]
     assert all(context % 1024 == 0 for context in found) and any(context % 2048 for context in found)
+    all_of_it = planned({**TINY, "max_position_embeddings": 2500}, nodes=nodes(LARGE), tensor=1)
+    assert all_of_it.context == 2500
 
 
 @pytest.mark.parametrize(
@@ -632,6 +651,7 @@ def test_an_encoder_without_cache_lacks_what_its_weights_need() -> None:
     }
     large, small = (planned(config, nodes=nodes(size), tensor=1, reserve=5 * GIB) for size in (LARGE, 5 * GIB))
     assert (large.fits, large.short, small.fits, small.short > 0) == (True, 0, False, True)
+    assert large.nodes[0].kv == 0
 
 
 def test_what_vllm_takes_must_be_available() -> None:

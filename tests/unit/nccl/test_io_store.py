@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -114,3 +115,15 @@ def test_a_compressed_or_large_archive_is_refused(tmp_path: Path, form: str, mon
     monkeypatch.setattr(io_store, "_MOST_ARCHIVE", 10)
     with pytest.raises(ProblemsError, match="at most 10 bytes"):
         io_store.unpack(str(path), digest, str(tmp_path))
+
+
+def test_other_users_can_load_a_library_of_a_host_with_a_strict_umask(tmp_path: Path) -> None:
+    (tmp_path / LIBRARY.rpartition("/")[2]).write_bytes(b"code")
+    before = os.umask(0o077)
+    try:
+        with io_store.part(str(tmp_path), "built") as part:
+            io_store.fill(part, str(tmp_path / LIBRARY.rpartition("/")[2]), {"sha256": ""})
+    finally:
+        os.umask(before)
+    built = tmp_path / "built"
+    assert [path.stat().st_mode & 0o777 for path in (built, built / "lib", built / LIBRARY)] == [0o755] * 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.node_steps import os_update
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_change, io_state, parse, plan
-from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import Boot, Entry, Kernel, State, Trial
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import (
+    Boot,
+    Entry,
+    Firmware,
+    Kernel,
+    State,
+    Trial,
+)
 
 OLD, NEW = "6.17.0-1031-nvidia", "6.17.0-1032-nvidia"
 
@@ -247,3 +255,80 @@ def test_apt_begins_after_what_a_power_cut_interrupted(step: Callable[[Any], str
 
     assert step(run) == "the log"
     assert done == ["dpkg", "apt-get"]
+
+
+@pytest.mark.parametrize("hours", [1, 3])
+def test_apt_waits_for_the_upgrade_that_a_killed_run_began(monkeypatch: pytest.MonkeyPatch, hours: int) -> None:
+    clock, begun = [0.0], list[str]()
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "sleep", lambda _seconds: clock.append(clock.pop() + 61))
+
+    def run(command: Sequence[str]) -> tuple[int, str, str]:
+        if command[0] == "systemctl":
+            return 0 if clock[0] < hours * 3600 else 3, "", ""
+        begun.append(command[0])
+        return 0, "", ""
+
+    if hours > 2:
+        with pytest.raises(ValueError, match=r"gb10-os-upgrade\.service has not ended\. Fix: see journalctl"):
+            io_change.upgrade(run)
+        assert begun == []
+    else:
+        io_change.upgrade(run)
+        assert clock[0] >= 3600 and begun[-1] == "journalctl"
+
+
+@pytest.mark.parametrize(
+    ("log", "shown"),
+    [
+        ("E: no space\n\n  left on device \n", "E: no space | left on device"),
+        ("", "Unit gb10-os-upgrade.service failed"),
+        ("x" * 9000, "x" * 1000),
+    ],
+)
+def test_a_failed_upgrade_names_its_command_and_the_end_of_its_log(log: str, shown: str) -> None:
+    def run(command: Sequence[str]) -> tuple[int, str, str]:
+        if command[0] == "journalctl":
+            return 0, log, ""
+        return (100 if command[0] == "systemd-run" else 3), "", "Unit gb10-os-upgrade.service failed\n"
+
+    with pytest.raises(ValueError, match=r"^dpkg --configure -a failed with 100: .* Fix: correct the cause") as error:
+        io_change.upgrade(run)
+    assert shown in str(error.value) and len(str(error.value)) < 2000
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (0, ""),
+        (2, ""),
+        (3, ""),
+        (1, r"^fwupdmgr refresh failed with 1: no network\. Fix: give the node access to the internet"),
+        (127, r"^no network\. Fix: install the package fwupd, or leave out os_update_firmware"),
+    ],
+)
+def test_a_list_of_firmware_that_is_not_refreshed_is_an_error(status: int, expected: str) -> None:
+    def run(_command: Sequence[str]) -> tuple[int, str, str]:
+        return status, "", "no\nnetwork" if status == 1 else "no network"
+
+    if expected:
+        with pytest.raises(ValueError, match=expected):
+            io_change.refresh(run)
+    else:
+        assert io_change.refresh(run) == ""
+
+
+@pytest.mark.parametrize("former", ["", "libc6\n"])
+def test_firmware_asks_for_a_reboot_like_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, former: str
+) -> None:
+    flag, packages = tmp_path / "reboot-required", tmp_path / "reboot-required.pkgs"
+    monkeypatch.setattr(io_change, "_REBOOT", str(flag))
+    if former:
+        packages.write_text(former, encoding="utf-8")
+    offers: list[tuple[Firmware, ...] | None] = [(), None]
+    monkeypatch.setattr(io_state, "offered", lambda _run: offers[0])
+    assert io_change.firmware(lambda _command: (0, "the log", "")) == "" and not flag.exists()
+    del offers[0]
+    assert io_change.firmware(lambda _command: (0, "the log", "")) == "the log"
+    assert flag.exists() and packages.read_text(encoding="utf-8") == f"{former}fwupd\n"

@@ -91,7 +91,7 @@ def test_the_kernels_of_the_boot_loader(default: str, environment: str, expected
 
 
 def test_the_options_that_a_new_kernel_gets_are_those_of_all_entries() -> None:
-    assert parse.options("root=UUID=1 ro kho=off quiet kho=on kho") == ("kho=off", "kho=on", "kho")
+    assert parse.options(f"root=UUID=1 ro kho=off quiet kho=on kho kho={'x' * 99}") == ("kho=off", "kho=on", "kho")
     lines = (CONFIG % "0").splitlines()
     given = [line + (" ro kho=off panic=30" if "vmlinuz" in line else "") for line in lines]
     assert parse.boot("\n".join(given), "", True).options == ("kho=off",)
@@ -129,6 +129,13 @@ def test_the_level_of_dgx_os() -> None:
     # Each update appends its version. A factory Spark has none.
     assert parse.level(f'{release}DGX_OTA_DATE="x"\n\nDGX_OTA_VERSION="7.6.0"\n', "", []).stamp == "7.6.0"
     assert parse.level('DGX_SWBUILD_VERSION="7.2.3"\n', "", []).stamp == "7.2.3"
+
+
+@pytest.mark.parametrize(
+    ("torn", "expected"), [(0, 0.0), (100, 100.0), (101, None), (1000, None), (-1, None), ("3", None), (None, None)]
+)
+def test_the_missing_part_of_a_release_is_a_percentage(torn: Any, expected: float | None) -> None:
+    assert parse.level("", json.dumps({"torn": torn}), []).torn == expected
 
 
 @pytest.mark.parametrize(

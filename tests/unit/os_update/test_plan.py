@@ -298,6 +298,12 @@ def test_the_announcement_of_two_nodes_that_differ_is_the_one_of_the_page() -> N
     assert_recorded(page, f"{before}{begin}{shown}{end}{after}")
 
 
+def test_a_package_and_its_versions_stay_on_one_line() -> None:
+    long = Package(f"linux-modules-nvidia-580-open-{OLD}", f"1.{'0' * 40}", f"2.{'0' * 40}")
+    lines = report.announced({"": {"a": replace(CURRENT, packages=(long, replace(DRIVER, installed="580.1")))}})
+    assert f"{long.name} {long.installed} -> {long.candidate}," in [line.strip() for line in lines]
+
+
 def test_each_node_shows_what_objects_to_its_next_step() -> None:
     """Also a kernel that fell back, or that lacks modules, after the upgrade."""
     states = {
@@ -321,6 +327,17 @@ def test_each_node_shows_what_objects_to_its_next_step() -> None:
     ]
 
 
+def test_nodes_without_dgx_os_do_not_differ_in_its_release() -> None:
+    plain = replace(CURRENT, level=Level())
+    assert not [line for line in report.announced({"": {"a": plain, "b": plain}}) if line.startswith("differs")]
+
+
+def test_the_newest_kernel_boots_next_if_grubs_default_is_unknown() -> None:
+    lines = plan.about(replace(UPGRADED, boot=Boot(), kernels=(Kernel(NEW, ("mlx5_ib",)), Kernel(OLD))))
+    assert lines[1] == f"kernel {OLD}, next boot {NEW}, which lacks mlx5_ib"
+    assert plan.about(replace(CURRENT, boot=Boot(), kernels=()))[1] == f"kernel {OLD}"
+
+
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
@@ -335,7 +352,9 @@ def test_each_node_shows_what_objects_to_its_next_step() -> None:
     ],
 )
 def test_a_step_of_the_update_has_to_be_reached(state: State, expected: list[str]) -> None:
-    assert [problem.found for problem in report.unexpected({"a": state}, ["current", "verify"])] == expected
+    assert [
+        problem.found for problem in report.unexpected({"a": state}, ["current", "verify"], again=False)
+    ] == expected
 
 
 def test_removed_and_unfinished_packages_are_announced() -> None:
@@ -375,13 +394,16 @@ def test_the_system_of_the_nodes_in_one_line() -> None:
 
 def test_the_nodes_of_a_unit_must_be_equal() -> None:
     states = {"a": BEFORE, "b": replace(BEFORE, packages=PENDING[:1])}
-    assert [problem.found for problem in report.unequal(states)] == [f"{MODULES_NEW}: 1 on a, none on b"]
-    assert report.unequal({"a": BEFORE, "b": BEFORE}) == []
+    assert [problem.found for problem in report.unequal(states, again=False)] == [f"{MODULES_NEW}: 1 on a, none on b"]
+    assert report.unequal({"a": BEFORE, "b": BEFORE}, again=False) == []
     # Nothing is left to boot.
-    assert report.unequal({"a": CURRENT, "b": replace(CURRENT, versions={MODULES: "2"})}) == []
+    assert report.unequal({"a": CURRENT, "b": replace(CURRENT, versions={MODULES: "2"})}, again=False) == []
+    # The kernel that did not start is booted once more.
+    fell_back = {"a": FELL_BACK, "b": replace(FELL_BACK, versions={MODULES: "2"})}
+    assert report.unequal(fell_back, again=False) == [] != report.unequal(fell_back, again=True)
     # A package that only one of them has to upgrade.
     later = replace(BEFORE, packages=(*PENDING, Package("libnvidia-compute-580", "580.159.03-1", "580.173.02-1")))
-    assert report.unequal({"a": BEFORE, "b": later}) == []
+    assert report.unequal({"a": BEFORE, "b": later}, again=False) == []
 
 
 def test_packages_that_apt_leaves_behind_are_no_difference() -> None:
@@ -390,7 +412,7 @@ def test_packages_that_apt_leaves_behind_are_no_difference() -> None:
     more = replace(UPGRADED, versions={**UPGRADED.versions, f"linux-image-{NEW}": "1"})
     shown = {name: each for name, each in left.items() if name.startswith(COMPARED)}
     assert len(shown) == 1
-    assert report.unequal({"a": more, "b": replace(more, versions={**more.versions, **shown})}) == []
+    assert report.unequal({"a": more, "b": replace(more, versions={**more.versions, **shown})}, again=False) == []
 
 
 def test_a_state_crosses_into_ansible_and_back() -> None:
@@ -415,6 +437,12 @@ def test_what_clients_of_a_gateway_notice_is_announced() -> None:
         unknown,
         "cluster old, then:",
     ]
+
+
+@pytest.mark.parametrize(("names", "headed"), [([""], 0), (["chat"], 0), (["chat", "code"], 2)])
+def test_several_clusters_have_their_names_as_headings(names: list[str], headed: int) -> None:
+    lines = report.announced({name: {f"spark-{name}": CURRENT} for name in names})
+    assert [line.startswith("cluster ") for line in lines].count(True) == headed
 
 
 def step(states: dict[str, State], **inputs: Any) -> dict[str, Any]:

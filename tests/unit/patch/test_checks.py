@@ -75,6 +75,22 @@ def test_the_action_leaves_the_users_place(arguments: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("capability", "quantization", "given"),
+    [
+        ("", "auto", {"quantization": "fp8"}),
+        ("12.0", "other", {"quantization": "other", "capability": "12.0"}),
+    ],
+)
+def test_the_planned_module_gets_the_roles_variables(capability: str, quantization: str, given: dict[str, str]) -> None:
+    """Without a capability, the module reads that of the GPU."""
+    changed = {"vllm_patch_capability": capability, "vllm_patch_quantization": quantization}
+    variables = {"gb10_inputs": {"settings": {**SETTINGS, **changed}}}
+    (arguments,) = decide("vllm_patch", {"planned": True}, fact({"quantization": "fp8"}), variables=variables)[1]
+    options = {name: arguments[name] for name in ("capability", "quantization") if name in arguments}
+    assert (options, arguments["state"], arguments["patches"]) == (given, "present", SETTINGS["vllm_patch_patches"])
+
+
+@pytest.mark.parametrize(
     ("state", "copy", "files", "mounts", "news"),
     [
         ("present", {"skipped": True}, {"a.py": "1"}, [], True),

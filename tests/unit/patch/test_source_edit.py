@@ -47,6 +47,10 @@ BLOCK = ["# added", "if x:", "    return 1"]
         ("\ufeffdef f():\n    return 0\n", "\ufeffdef f():\n    # added\n    if x:\n        return 1\n    return 0\n"),
         ("\ufeffdef f(): return 0\n", None),
         ("def f():\r    return 0\r", None),
+        ("# -*- coding: utf-8 -*-\ndef f():\n    return 0\n", None),
+        ("#!/usr/bin/python3\n# vim: set fileencoding=UTF-8 :\ndef f():\n    return 0\n", None),
+        # Only the first two lines count.
+        ("\n\n# coding: latin-1\ndef f():\n    return 0\n", None),
         ("x = '''\ndef f():\n    pass\n'''\n\ndef f():\n    pass\n", None),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from json_values import nested
-from launches import UNIT, node, record, verified, with_arguments
+from launches import UNIT, content, node, record, verified, with_arguments
 
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import history
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
@@ -75,6 +75,28 @@ def test_the_difference_between_any_two() -> None:
     assert drivers == [f"{name} driver: 580.95 -> 590.1" for name in ("spark1", "spark2")]
     one, turned = (record(plan=with_arguments(*words)).content for words in (("--a", "--b"), ("--b", "--a")))
     assert history.difference(one, turned)[0] == "serve args: another order"
+
+
+ONE, OTHER = f"0644 {'a' * 64}", f"0644 {'b' * 64}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ({UNIT: ONE}, {UNIT: OTHER}, f"{UNIT}: changed"),
+        ({}, {UNIT: ONE}, f"{UNIT}: added"),
+        ({UNIT: ONE}, {}, f"{UNIT}: removed"),
+    ],
+)
+def test_the_launch_files_that_differ_are_last(old: dict[str, str], new: dict[str, str], expected: str) -> None:
+    """Their digests say nothing."""
+    same = {"/etc/gb10/cluster.env": OTHER}
+    before, after = (content(files={**same, **files}, driver=driver) for files, driver in ((old, "1"), (new, "2")))
+    names = ("spark1", "spark2")
+    assert history.difference(before, after) == [
+        *(f"{name} driver: 1 -> 2" for name in names),
+        *(f"{name}: {expected}" for name in names),
+    ]
 
 
 @pytest.mark.parametrize("wanted", ["ffff0000ffff", "", OLD.id[:3], "../x"])

@@ -222,6 +222,13 @@ def test_the_launch_of_a_node_has_its_form_before_it_is_part_of_every_record(cha
         rollback_record.content(typed(PLAN), {"spark1": LAUNCH, "spark2": {**LAUNCH, **changes}})
 
 
+def test_a_launch_can_have_every_file_of_its_services() -> None:
+    files = dict.fromkeys((*rollback_record.FILES, "/etc/gb10/overrides.d/vllm_patch.json"), f"0644 {'a' * 64}")
+    full = {**LAUNCH, "files": files, "secret_files": list(rollback_record.SECRET_FILES), "driver": ""}
+    found = rollback_record.content(typed(PLAN), {"spark1": LAUNCH, "spark2": full})
+    assert {name: found["nodes"]["spark2"][name] for name in full} == full
+
+
 def test_the_launch_of_a_node_replaces_no_other_part() -> None:
     found = rollback_record.content(
         typed(PLAN),

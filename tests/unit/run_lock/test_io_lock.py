@@ -6,7 +6,6 @@ import json
 import multiprocessing
 import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -98,13 +97,32 @@ def test_what_others_could_have_put_there_is_not_believed(folder: str, make: Any
     assert sorted(Path(folder).parent.rglob("*")) == before
 
 
+@pytest.mark.parametrize(
+    ("variables", "user"),
+    [
+        ({"USER": "alice", "LOGNAME": "bob"}, "alice"),
+        ({"LOGNAME": "bob"}, "bob"),
+        ({"USER": "", "LOGNAME": ""}, str(os.getuid())),
+        ({}, str(os.getuid())),
+    ],
+)
+def test_a_run_names_its_user(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], user: str) -> None:
+    for name in ("USER", "LOGNAME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert io_lock.owner(os.getpid(), "site.yml")["user"] == user
+
+
 def test_only_the_same_machine_knows_that_a_run_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    mine, child = io_lock.owner(os.getpid(), "site.yml"), subprocess.Popen([sys.executable, "-c", ""])
-    assert run_lock_plan.lock(dict(mine, since="", age=0)) and not io_lock.ended(mine)
+    mine, child = io_lock.owner(os.getpid(), "site.yml"), subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    other = io_lock.owner(child.pid, "site.yml")
+    assert run_lock_plan.lock(dict(mine, since="", age=0)) and not io_lock.ended(mine) and not io_lock.ended(other)
+    assert io_lock.ended(dict(mine, pid=other["pid"])), "a later process has the number"
+    child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    other = dict(mine, pid=str(child.pid))
     assert io_lock.ended(other), "its parent has not reaped it"
-    child.wait()
+    child.communicate()
     assert io_lock.ended(other) and io_lock.ended(dict(mine, started="1"))
     assert not io_lock.ended(dict(other, boot="ab" * 16)) and not io_lock.ended(dict(other, boot=""))
     # The kernel hides the processes of other users (hidepid).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -41,8 +42,14 @@ def test_no_data_raises_another_error_or_reaches_a_terminal(data: Any, name: str
     assert message.isascii() and message.isprintable()
 
 
+def test_a_name_has_a_form_that_a_lock_accepts() -> None:
+    word = run_lock_plan.word("J\N{LATIN SMALL LETTER O WITH DIAERESIS}rg\n" + "x" * 500)
+    assert word.startswith("J?rg?xxx") and run_lock_plan.lock(dict(LOCK, user=word))["user"] == word
+
+
 def test_a_run_is_its_process_or_without_a_boot_id_also_its_names() -> None:
     other, renamed = dict(OWNER, started="124"), dict(LOCK, host="laptop.local")
+    assert re.fullmatch("[0-9a-f]{8}", run_lock_plan.run_id(OWNER))
     assert run_lock_plan.run_id(OWNER) == run_lock_plan.run_id(renamed) != run_lock_plan.run_id(other)
     assert run_lock_plan.run_id(dict(OWNER, boot="")) != run_lock_plan.run_id(dict(renamed, boot=""))
 

@@ -1,4 +1,4 @@
-"""The services of a node: their units are recorded, and each launch input changes the digest."""
+"""The services of a node: their units and settings are recorded, and each launch input changes the digest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from rendered_units import SERVICES, SETTINGS, planned, units
 from snapshot import assert_recorded
 from typed_plans import fact
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned, ServiceSettings
+from ansible_collections.gb10.cluster.plugins.plugin_utils import program
 
 IMAGE = f"vllm/vllm-openai@sha256:{'1' * 64}"
 CONTAINER = {"kind": "container", "name": IMAGE, "image": IMAGE, "base": IMAGE, "engine": "docker"}
@@ -23,8 +25,10 @@ PLANS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_the_units_are_the_recorded_ones(name: str) -> None:
-    found = units(fact(PLANS[name]))
+def test_the_units_and_their_settings_are_the_recorded_ones(name: str) -> None:
+    plan = fact(PLANS[name])
+    files = [each for unit in SERVICES for each in planned(plan, unit)["files"] if "content" in each]
+    found = {**units(plan), **{each["path"]: f"{each['content']}\n" for each in files}}
     text = "\n".join(f"==> {unit} <==\n{re.sub('[0-9a-f]{64}', '...', text)}" for unit, text in found.items())
     assert_recorded(Path(__file__).parents[1] / f"data/units_{name}.txt", text)
 
@@ -66,6 +70,28 @@ def test_a_launch_input_changes_the_digest_of_its_units(
 ) -> None:
     base = {name: FORMER[name] for name in FORMER if name in changes}
     assert (inputs(unit, changes, **learned) != inputs(unit, base)) is (unit in expected)
+
+
+@pytest.mark.parametrize(
+    ("unit", "changed", "nodes", "restarts"),
+    [
+        ("gb10-memory-guard", "memory-guard", 2, True),
+        ("gb10-watchdog", "watchdog", 2, True),
+        ("gb10-flight-recorder", "flight-recorder", 2, True),
+        ("gb10-flight-recorder", "netconsole", 2, True),
+        # Without a peer, there is no sender.
+        ("gb10-flight-recorder", "netconsole", 1, False),
+        # A running rank does not depend on its gates.
+        ("gb10-vllm", "gates", 2, False),
+    ],
+)
+def test_a_changed_program_restarts_the_service_that_runs_it(
+    monkeypatch: pytest.MonkeyPatch, unit: str, changed: str, nodes: int, restarts: bool
+) -> None:
+    plan = {"nodes": [{"name": "spark1"}, {"name": "spark2"}][:nodes]}
+    before, source, path = inputs(unit, plan), program.source, paths.program_file(changed)["program"]
+    monkeypatch.setattr(program, "source", lambda name: {"content": "other"} if name == path else source(name))
+    assert (inputs(unit, plan) != before) is restarts
 
 
 def test_the_files_of_a_unit_are_planned_with_it() -> None:

@@ -16,6 +16,9 @@ import pytest
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_state
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import plan as os_update_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import Kernel, State, Trial
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall import io_node, plan, table
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall.plan import Found, Step
 
@@ -257,6 +260,22 @@ def test_a_user_with_processes_stops_the_run_before_its_home_and_a_silent_engine
     host.make("/opt/gb10/images/x")
     host.fails = ("docker",)
     assert "containers and images of docker" in [step.name for step in host.steps() if step.verb == "keep"]
+
+
+@pytest.mark.parametrize(
+    ("running", "tried", "expected"),
+    [("6.17.0-1", "6.17.0-2", "6.17.0-2"), ("6.17.0-2", "6.17.0-2", ""), ("6.17.0-1", "", ""), ("6.17.0-1", None, "")],
+    ids=["it did not start", "it runs", "none was tried", "no update"],
+)
+def test_a_kernel_that_did_not_start_is_known_from_the_update(
+    host: Host, monkeypatch: pytest.MonkeyPatch, running: str, tried: str | None, expected: str
+) -> None:
+    kernels, trial = (Kernel("6.17.0-2"), Kernel("6.17.0-1")), None if tried is None else Trial("6.17.0-1", tried)
+    monkeypatch.setattr(os_update_plan, "BOOT_FILE", str(host.path("/boot.cfg")))
+    monkeypatch.setattr(io_state, "read", lambda _run, **_options: State(running, kernels=kernels, trial=trial))
+    assert io_node.read(host.run, f"{host.folder}/opt/gb10", "gb10").hanging == "", "without the update's file"
+    host.make("/boot.cfg")
+    assert io_node.read(host.run, f"{host.folder}/opt/gb10", "gb10").hanging == expected
 
 
 def test_sizes_are_those_of_the_disk(host: Host) -> None:

@@ -90,6 +90,10 @@ CASES: dict[str, tuple[NodeState, dict[str, str]]] = {
         node({ROOT: Found("folder", names=[f"n{number}" for number in range(9)])}),
         {ROOT: "keep folder: this collection did not create n0, n1, n2, n3, n4, ..."},
     ),
+    "as many names as are shown": (
+        node({ROOT: Found("folder", names=[f"n{number}" for number in range(5)])}),
+        {ROOT: "keep folder: this collection did not create n0, n1, n2, n3, n4"},
+    ),
     "a mount point": (
         node({ROOT: FOLDER, f"{ROOT}/runtime": Found("folder", names=["x"])}, mounts=["/", ROOT, f"{ROOT}/runtime"]),
         {

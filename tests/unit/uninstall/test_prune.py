@@ -129,6 +129,25 @@ def test_the_user_cannot_make_root_remove_files_elsewhere(node: Node) -> None:
     assert (node.folder / "etc/vllm/kept").exists()
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "models/org--other/main",
+        "runtime/bbbbbbbbbbbb",
+        "images/0a1b",
+        "nccl/src",
+        "build/wheels",
+        "files/x.whl",
+        "hub/models--org--name",
+        "gateway/0.1",
+    ],
+)
+def test_each_store_is_listed_by_its_items(node: Node, name: str) -> None:
+    before = node.read().keys()
+    launches.put(node.root, f"/{name}/part/file", "x")
+    assert node.read().keys() - before == {name}
+
+
 @pytest.mark.parametrize("folder", [".", "models", "models/org--used"])
 def test_an_item_stays_where_another_user_could_replace_it_by_a_link(node: Node, folder: str) -> None:
     (node.root / folder).chmod(0o777)
@@ -146,6 +165,8 @@ def test_images_have_all_their_names_and_are_removed_by_them(node: Node) -> None
     assert (used.references, used.size, used.kept, base.references) == (names, "20GB", "", [BASE])
     io_prune.remove(node.run, [used, base])
     assert node.asked[-2:] == [["docker", "rmi", *names], ["docker", "rmi", BASE]]
+    named, unnamed = prune.lines([used, base], [used.name])
+    assert (named.split(maxsplit=2)[2], unnamed.split()[-2]) == ("(mine:latest, docker), to be removed", f"({BASE},")
     node.broken = True
     with pytest.raises(io_node.UninstallError, match="docker does not list its images: no daemon"):
         node.read()

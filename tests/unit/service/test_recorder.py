@@ -11,6 +11,9 @@ from cluster_nodes import mistakes, pair
 from rendered_units import planned
 from typed_plans import fact
 
+from ansible_collections.gb10.cluster.plugins.module_utils.service import recorder
+from ansible_collections.gb10.cluster.plugins.module_utils.service.recorder import UdpPorts
+
 PAIR = fact({})
 
 
@@ -93,22 +96,30 @@ def test_the_receiver_has_no_rights() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    ("port", "watchdog", "found", "expected"),
     [
-        ({"flight_recorder_port": 80}, "1024 to 65534"),
-        ({"flight_recorder_port": 65535}, "1024 to 65534"),
-        ({"flight_recorder_port": 8474}, "8474 is also vllm_watchdog_port"),
-        ({"flight_recorder_port": 8473}, "8474 is also vllm_watchdog_port"),
+        (1024, 8474, "", ""),
+        (65534, 8474, "", ""),
+        (8475, 8474, "", ""),
+        (8472, 8474, "", ""),
+        (1023, 8474, "1023", "1024 to 65534"),
+        # The next one is of the messages.
+        (65535, 8474, "65535", "1024 to 65534"),
+        (8474, 8474, "8474 is also vllm_watchdog_port", "a separate port, and a separate next one"),
+        (8473, 8474, "8474 is also vllm_watchdog_port", "a separate port, and a separate next one"),
     ],
 )
-def test_an_invalid_port_is_refused(changes: dict[str, Any], expected: str) -> None:
-    problems = [each for each in mistakes(pair(**changes)) if "flight_recorder_port" in each.path]
+def test_a_port_that_listeners_cannot_have_is_refused(port: int, watchdog: int, found: str, expected: str) -> None:
+    problems = [(each.path, each.found, each.expected) for each in recorder.check([UdpPorts(port, watchdog)] * 2)]
+    assert problems == [(f"nodes[{index}].flight_recorder_port", found, expected) for index in (0, 1) if found]
+
+
+def test_the_ports_are_checked_with_the_cluster() -> None:
+    problems = [each for each in mistakes(pair(flight_recorder_port=80)) if "flight_recorder_port" in each.path]
     assert len(problems) == 2, "of both nodes"
-    assert expected in str(problems[0])
 
 
-def test_nodes_with_different_ports_are_refused() -> None:
-    nodes = pair()
-    nodes[1]["settings"]["flight_recorder_port"] = 9000
-    (problem,) = (each for each in mistakes(nodes) if "flight_recorder_port" in each.path)
-    assert "8475, as on the first node" in str(problem)
+def test_each_node_has_the_port_of_the_first_one() -> None:
+    (problem,) = recorder.check([UdpPorts(port, 8474) for port in (8475, 9000, 8475)])
+    assert (problem.path, problem.found) == ("nodes[1].flight_recorder_port", "9000")
+    assert problem.expected == "8475, as on the first node"
