@@ -17,7 +17,7 @@ RELEASES ?= two
 CORE ?= 2.21
 # A scenario of molecule.
 SCENARIO ?= default
-# Markers of the unit tests to run, by default all tests.
+# Markers of the unit and sanity tests to run, by default all tests.
 UNIT_TESTS ?=
 # Markers of the clients to run, by default all.
 CLIENT_TESTS ?=
@@ -28,7 +28,6 @@ PACKAGES ?=
 
 bin := .venv/bin
 demo := -i inventories/$(CLUSTER) -i inventories/lab/hosts_overlay.yml
-arm64 := -i inventories/single-spark -i inventories/lab/hosts_overlay.yml -e @tests/emulated/lab.yml
 faulty := -i inventories/lab -e @tests/faults/lab.yml
 installed := .venv/.installed
 docs_bin := .venv-docs/bin
@@ -40,7 +39,7 @@ clients_installed := .venv-clients/.installed
 node_installed := .venv-clients/node/.installed
 cuda_installed := .venv/cuda/.installed
 
-.PHONY: help setup requirements downloads shellcheck promtool nft lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat mutants compat patch locks gateway clients nccl-source release-table collection docs release changelog-plugins variables molecule integration test test-all night demo demo-down bench bench-fabric bench-store bench-patch arm64 faults clean root
+.PHONY: help setup requirements downloads shellcheck promtool nft lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat mutants compat patch locks gateway clients nccl-source release-table collection docs release changelog-plugins variables molecule integration test test-all night demo demo-down bench bench-fabric bench-store bench-patch faults clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 19
@@ -115,7 +114,7 @@ ansible-lint: setup
 	$(bin)/ansible-lint --offline
 
 sanity: setup shellcheck ## Run ansible-test sanity on the installed collection
-	$(bin)/pytest tests/sanity/test_ansible_test.py --junit-xml=build/junit/sanity.xml $(PYTEST_ARGS)
+	$(bin)/pytest tests/sanity/test_ansible_test.py $(if $(UNIT_TESTS),-m "$(UNIT_TESTS)") --junit-xml=build/junit/sanity.xml $(PYTEST_ARGS)
 
 # The only program of ansible-test that PyPI does not provide.
 shellcheck:
@@ -207,13 +206,6 @@ demo: root setup ## Start two simulated Sparks that serve a model and stay up (C
 demo-down: root setup ## Remove the demo, except the downloads in ~/.cache/gb10-lab (1.4 GB)
 	$(bin)/ansible-playbook tests/lab/playbooks/lab_down.yml $(demo)
 	@echo "The demo is removed. Its downloads stay in ~/.cache/gb10-lab: $$(du -sh ~/.cache/gb10-lab 2>/dev/null | cut -f1). To remove them: rm -r ~/.cache/gb10-lab"
-
-arm64: root setup ## Test all that works without networkd on an emulated arm64 host (its image takes minutes once)
-	$(bin)/ansible-playbook tests/lab/playbooks/lab_down.yml $(arm64)
-	$(bin)/ansible-playbook tests/lab/playbooks/lab_up.yml $(arm64)
-	$(bin)/pytest tests/emulated --inventory=inventories/single-spark --inventory=inventories/lab/hosts_overlay.yml \
-	  --extra-vars-file=tests/emulated/lab.yml --junit-xml=build/junit/arm64.xml $(PYTEST_ARGS)
-	$(bin)/ansible-playbook tests/lab/playbooks/lab_down.yml $(arm64)
 
 faults: root setup ## Cause each fault on two simulated Sparks, kill playbooks, and write docs/reliability.md's table (takes two hours)
 	@command -v cc >/dev/null && [ -e "$$(echo /usr/lib/*/faketime/libfaketimeMT.so.1)" ] || \

@@ -118,6 +118,7 @@ def test_the_services_may_do_little(nodes: dict[str, Host], head: Host) -> None:
             assert host.run(f"{inside} cat /srv/models/tiny/config.json").rc == 0
 
 
+@pytest.mark.slow
 @pytest.mark.disruptive
 def test_the_firewall_comes_back_after_a_reboot_and_goes_on_request(
     cluster: Cluster, workers: list[Host], unlisted_host: UnlistedHost
@@ -152,6 +153,7 @@ def test_the_firewall_comes_back_after_a_reboot_and_goes_on_request(
         cluster.site("--tags", "peer_firewall").assert_ok()
 
 
+@pytest.mark.slow
 @pytest.mark.disruptive
 def test_another_firewall_is_told_and_left_alone(cluster: Cluster, workers: list[Host]) -> None:
     (worker, *_others) = workers

@@ -108,6 +108,7 @@ def test_killed_after_writing_a_new_token_the_next_run_restarts_ray_and_shows_no
     assert completion(head).strip()
 
 
+@pytest.mark.slow
 def test_killed_before_a_change_of_the_fabric_is_confirmed_the_next_run_completes_it(
     cluster: Cluster, nodes: dict[str, Host], head: Host
 ) -> None:

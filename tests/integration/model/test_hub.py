@@ -80,6 +80,7 @@ def test_the_second_run_plans_what_the_first_did(
     assert completion(head) == text
 
 
+@pytest.mark.slow
 def test_a_hub_that_does_not_answer_is_a_warning(cluster: Cluster, planned: Planned) -> None:
     assert planned()["quantization"] == "unknown"
     cluster.play("plan", **VARIABLES).assert_unchanged(

@@ -26,6 +26,7 @@ def _removed(nodes: dict[str, Host]) -> Iterator[None]:
     on_all(nodes, f"rm -rf {RUNTIME} /var/cache/private/gb10-kernels /var/cache/gb10-kernels")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_removed")
 def test_kernels_are_compiled_once_and_stored_on_every_node(cluster: Cluster, nodes: dict[str, Host]) -> None:
     compiled(cluster, "0123456789abcdef").assert_ok()
@@ -39,6 +40,7 @@ def test_kernels_are_compiled_once_and_stored_on_every_node(cluster: Cluster, no
     assert "changed: [" not in again.output.partition("Compile the kernels")[2]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_removed")
 def test_an_error_of_the_compiler_is_shown_and_nothing_is_stored(cluster: Cluster, head: Host) -> None:
     compiled(cluster, "fedcba9876543210", "broken").assert_failed("RuntimeError: this kernel cannot be compiled")

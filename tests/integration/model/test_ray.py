@@ -28,6 +28,7 @@ def test_every_node_is_called_by_its_fabric_address(nodes: dict[str, Host]) -> N
         assert pinned[name] in host.check_output(f"ip -4 address show dev {environment(host)['NCCL_SOCKET_IFNAME']}")
 
 
+@pytest.mark.slow
 def test_an_address_that_another_node_has_now_is_refused(cluster: Cluster, head: Host, workers: list[Host]) -> None:
     address = environment(head)["VLLM_HOST_IP"]
     workers[-1].check_output(f"ip address add {address}/32 dev lo")

@@ -155,6 +155,7 @@ def test_a_port_without_rdma_is_named(cluster: Cluster, tmp_path: Path) -> None:
         ) in said
 
 
+@pytest.mark.slow
 def test_two_runs_at_once(cluster: Cluster, head: Host) -> None:
     with running(cluster.site, head) as first:
         second = cluster.site("--tags", "vllm_serve")
@@ -174,6 +175,7 @@ def test_a_port_in_use_is_named(cluster: Cluster, head: Host, tmp_path: Path) ->
     assert "nodes[0].gb10_api_port: port 8123 of spark1 is in use by python3" in said
 
 
+@pytest.mark.slow
 def test_weights_that_git_lfs_did_not_download_are_named(
     cluster: Cluster, nodes: dict[str, Host], tmp_path: Path
 ) -> None:

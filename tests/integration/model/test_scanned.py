@@ -136,6 +136,7 @@ def test_with_a_bridge_that_has_a_port_of_the_node(cluster: Cluster, head: Host,
         assert unlisted_host.open(ON_BRIDGE, ports) == {SSH, API}
 
 
+@pytest.mark.slow
 def test_after_whatever_debians_service_does(
     cluster: Cluster, nodes: dict[str, Host], head: Host, unlisted_host: UnlistedHost
 ) -> None:

@@ -71,6 +71,7 @@ def test_a_switch_to_the_served_model_changes_nothing(cluster: Cluster, head: Ho
     assert of_unit(head, "gb10-vllm") == pid
 
 
+@pytest.mark.slow
 def test_what_is_no_switch_is_refused_before_anything_changes(cluster: Cluster, head: Host) -> None:
     pid = of_unit(head, "gb10-vllm")
     for variables, words in (

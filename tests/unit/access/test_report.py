@@ -144,6 +144,7 @@ PLAY = """
 """
 
 
+@pytest.mark.slow
 def test_a_machine_that_refuses_stays_in_the_play_and_its_settings_may_be_templates(tmp_path: Path) -> None:
     away = {
         "ansible_host": "{{ '127.0.0' }}.9",

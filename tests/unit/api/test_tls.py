@@ -219,6 +219,7 @@ def test_a_container_reads_what_the_unit_lays_out() -> None:
     assert not [line for line in lines if "GB10_RANK_GROUP" in line or "gb10-rank.py" in line], "a single rank"
 
 
+@pytest.mark.slow
 def test_the_role_keeps_the_files_and_shows_no_key(tmp_path: Path) -> None:
     folder, kept = tmp_path / "tls", tmp_path / "kept"
     variables = {

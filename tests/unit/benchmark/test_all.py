@@ -196,6 +196,7 @@ def test_an_interrupted_run_of_the_stored_models_continues(cluster: Cluster) -> 
     assert "fast: has a result of the interrupted run of" in done.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("served", "confirmed", "arguments", "expected"),
     [

@@ -231,6 +231,7 @@ def test_the_role_writes_a_result_and_compares_the_next_one(tmp_path: Path, url:
     assert [bool(json.loads(path.read_text(encoding="utf-8"))["findings"]) for path in documents] == [False, True]
 
 
+@pytest.mark.slow
 def test_check_mode_lists_the_runs(tmp_path: Path, url: str) -> None:
     fake_benchmark.install(tmp_path, fake_benchmark.result())
     done = role(tmp_path, url, "--check").assert_unchanged()

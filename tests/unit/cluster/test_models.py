@@ -44,6 +44,7 @@ def plain(count: int) -> dict[str, Row]:
     return surveyed(sparks(count))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "refused", "best"),
     [
@@ -162,6 +163,7 @@ def test_the_rows_of_models(nodes: list[Node], expected: dict[str, dict[str, Any
     assert list(rows)[-len(last) :] == last
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [None, "/srv/source", "/srv/models/tiny"])
 def test_the_inventorys_model_may_be_wrong(path: str | None) -> None:
     """Facts of another model, of the source of one, and recorded facts without a folder do not count."""

@@ -41,6 +41,7 @@ def without_folder(line: str) -> str:
     return re.sub(r"/runtime/[0-9a-f]{12}/", "/runtime/DIGEST/", line.strip())
 
 
+@pytest.mark.slow
 def test_the_sample_is_planned_without_its_nodes(recorded: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = planned(recorded).assert_unchanged()
@@ -57,6 +58,7 @@ def test_the_sample_is_planned_without_its_nodes(recorded: Path) -> None:
     assert "at the top" not in done.output
 
 
+@pytest.mark.slow
 def test_tls_is_planned_warnings_are_shown_once_and_no_secret_is_shown(recorded: Path) -> None:
     ca = certificates.authority()
     pair = ca.issue("192.168.1.11", "spark.example.com", days=20)
@@ -90,6 +92,7 @@ def break_links(recorded: Path) -> None:
     second.write_text(second.read_text(encoding="utf-8").replace("ACTIVE", "DOWN", 1), encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_every_invalid_input_is_in_one_report_with_its_location_and_fix(recorded: Path) -> None:
     """A value with an undefined variable is left to its role."""
     ca = certificates.authority()
@@ -159,6 +162,7 @@ def test_every_invalid_input_is_in_one_report_with_its_location_and_fix(recorded
     assert not [line for line in (SECRET, *ca.key_text.splitlines()[1:-1]) if line in done.output]
 
 
+@pytest.mark.slow
 def test_a_recipe_is_planned_and_none_of_its_text_is_a_template(recorded: Path) -> None:
     marker = recorded / "marker"
     hostile = f"{{{{ lookup('ansible.builtin.pipe', 'touch {marker}') }}}}"
@@ -179,6 +183,7 @@ def test_a_recipe_is_planned_and_none_of_its_text_is_a_template(recorded: Path) 
     assert not marker.exists()
 
 
+@pytest.mark.slow
 def test_a_recipe_that_cannot_be_read_is_one_error(recorded: Path) -> None:
     done = planned(recorded, gb10_model="", gb10_recipe="/dev/null")
     assert done.status != 0
@@ -214,6 +219,7 @@ def test_all_clusters_or_one_are_planned(two_clusters: Path, only: dict[str, str
     assert re.findall(r"^  cluster (.*\n  .*?):", done.output, re.MULTILINE) == expected
 
 
+@pytest.mark.slow
 def test_the_problems_of_all_clusters_are_reported(two_clusters: Path) -> None:
     done = planned(two_clusters.parent, inventory=two_clusters, gb10_kv_cache_dtype="fp12")
     assert done.status != 0
@@ -228,6 +234,7 @@ def test_several_clusters_are_not_written_to_one_file(two_clusters: Path) -> Non
     assert "field_report_file is one file for the clusters large, small." in done.output and not file.exists()
 
 
+@pytest.mark.slow
 def test_all_models_are_listed_without_the_nodes_and_without_a_valid_model(recorded: Path) -> None:
     own = {"mine": {"hub": "owner/mine"}}
     done = planned(recorded, playbook="models", gb10_model="gpt-oss-12b", gb10_recipe="missing", gb10_models=own)
@@ -240,6 +247,7 @@ def test_all_models_are_listed_without_the_nodes_and_without_a_valid_model(recor
     assert (rows["llama-3.1-70b-instruct"][0], rows["mine"][:3]) == ("141.1*", ["?", "not", "judged:"])
 
 
+@pytest.mark.slow
 def test_problems_of_the_nodes_are_reported_in_place_of_models(recorded: Path) -> None:
     (recorded / "spark2.json").unlink()
     done = planned(recorded, playbook="models", gb10_stack="curent")
@@ -248,6 +256,7 @@ def test_problems_of_the_nodes_are_reported_in_place_of_models(recorded: Path) -
         assert text in done.output
 
 
+@pytest.mark.slow
 def test_unreachable_nodes_are_reported_together() -> None:
     done = run("playbooks/models.yml", ["-i", str(TWO_SPARK), "-e", "ansible_host=127.0.0.2", "-e", "ansible_port=9"])
     assert done.status != 0
@@ -272,6 +281,7 @@ gb10_cluster:
 """
 
 
+@pytest.mark.slow
 def test_no_address_with_a_password_is_planned_or_shown(recorded: Path) -> None:
     """Variables of all roles, whose values become arguments, environments and facts."""
     url = f"https://anna:{SECRET}@host/vllm.git"
@@ -295,6 +305,7 @@ def test_no_address_with_a_password_is_planned_or_shown(recorded: Path) -> None:
     assert SECRET not in "\n".join(line for line in shown.splitlines() if "--extra-vars" not in line)
 
 
+@pytest.mark.slow
 def test_all_mistakes_are_one_report_of_all_nodes_without_a_connection(tmp_path: Path) -> None:
     """Also an option that would have kept the run from connecting, and values that Ansible cannot evaluate."""
     for name, text in (("hosts.yml", FOUR), ("more.yml", SEALED)):

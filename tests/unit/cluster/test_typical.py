@@ -76,6 +76,7 @@ def test_a_name_like_one_of_the_catalog_is_a_warning(name: str, found: bool) -> 
     assert any(line.startswith(warning) for line in lines) is found
 
 
+@pytest.mark.slow
 def test_no_node_is_contacted_and_the_end_names_the_warnings_at_the_top() -> None:
     """An address of a documentation network would be an unreachable node."""
     given = {

@@ -79,6 +79,7 @@ def test_a_folder_that_exists_is_refused_with_another_name(cables: Cables) -> No
     assert f"Fix: -e discover_directory={cables.directory}2." in done.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", [(), ("--check", "--diff")], ids=["write", "check"])
 def test_a_hostile_machine_on_a_cable_gets_nothing(cables: Cables, check: tuple[str, ...]) -> None:
     """The hostile answer tries each injection at once: through ssh_config, a template and the written inventory."""

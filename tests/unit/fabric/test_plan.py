@@ -284,6 +284,7 @@ def cabled(draw: st.DrawFn) -> tuple[list[FabricNode], Fabric]:
     return nodes, Fabric(topology, str(pool), draw(st.integers(1280, 9216)), draw(st.sampled_from(["roce", "auto"])))
 
 
+@pytest.mark.slow
 @given(cabled())
 def test_every_plan_is_sound(given_: tuple[list[FabricNode], Fabric]) -> None:
     nodes, cabling = given_

@@ -79,6 +79,7 @@ def test_after_a_failed_run_with_an_invalid_variable(tmp_path: Path) -> None:
     assert node["unread"]["evidence"]["nvidia_smi"] == "nvidia-smi: it is broken on node1"
 
 
+@pytest.mark.slow
 def test_with_problems_and_an_unreachable_node(tmp_path: Path) -> None:
     site = Site(tmp_path, LOST)
     # In check mode no run is recorded.

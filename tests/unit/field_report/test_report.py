@@ -260,6 +260,7 @@ def test_only_physical_interfaces_and_listed_values_are_taken() -> None:
     assert report.taken([value, {}], {"a": None}) == [{"a": [1]}, {"a": None}]
 
 
+@pytest.mark.slow
 def test_parts_are_bounded() -> None:
     plan, nodes, hosts = site()
     nodes[0]["evidence"] = {"evidence": {"routes": ["dev " * 999] * 999}}

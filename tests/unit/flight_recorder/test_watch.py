@@ -55,6 +55,7 @@ def until(holds: Callable[[], bool], read: Callable[[], None], seconds: float = 
         read()
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_it_and_the_terminal_stays_usable(arguments: list[str]) -> None:
     pid, terminal = pty.fork()
     if pid == 0:
@@ -96,6 +97,7 @@ def test_ctrl_c_ends_it_and_the_terminal_stays_usable(arguments: list[str]) -> N
     assert "tiny   " in frames[-1] and re.search(r"\nspark1 .*\n", frames[-1].replace("\x1b[K", "").replace("\r", ""))
 
 
+@pytest.mark.slow
 def test_without_a_terminal_the_frames_follow_each_other(arguments: list[str]) -> None:
     # A pipe that got blocks of 8 KB would have the first frame after 16 intervals.
     with subprocess.Popen(
@@ -132,6 +134,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("more", "problem"), REFUSED.values(), ids=REFUSED)
 def test_a_watch_that_cannot_work_is_refused(arguments: list[str], more: list[str], problem: str) -> None:
     run(PLAYBOOK, [*arguments, *more]).assert_failed(problem)

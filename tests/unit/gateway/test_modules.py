@@ -57,6 +57,7 @@ def key(folder: Path, check: bool = False, **given: Any) -> dict[str, Any]:
     return run_alone("gateway_key", {**places, **given}, check=check)
 
 
+@pytest.mark.slow
 def test_the_life_of_a_key(tmp_path: Path) -> None:
     assert key(tmp_path, check=True)["changed"] and not list(tmp_path.iterdir())
     first = key(tmp_path)
@@ -386,6 +387,7 @@ PLAY = """
 """
 
 
+@pytest.mark.slow
 def test_the_actions_of_the_role_read_its_variables_and_return_no_secret(tmp_path: Path) -> None:
     pair = authority().issue("llm.example.com")
     (tmp_path / "key.pem").write_text(pair.key_text, encoding="ascii")

@@ -105,6 +105,7 @@ GATE = """\
 """
 
 
+@pytest.mark.slow
 def test_the_gate_is_for_starts_unrecorded_launches_and_renewals(tmp_path: Path) -> None:
     plan = node_plan(PLAN, "spark1")
     recorded = argv.start_digest(load.plan(plan))

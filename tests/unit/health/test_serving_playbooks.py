@@ -28,6 +28,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("playbook", "more", "texts"), REFUSED.values(), ids=REFUSED)
 def test_a_playbook_that_cannot_work_fails(playbook: str, more: list[str], texts: list[str]) -> None:
     done = run(f"playbooks/{playbook}.yml", [*INVENTORY, *more])
@@ -35,6 +36,7 @@ def test_a_playbook_that_cannot_work_fails(playbook: str, more: list[str], texts
     assert [text for text in texts if text not in done.output] == []
 
 
+@pytest.mark.slow
 def test_nodes_that_cannot_be_reached_are_on_the_screen() -> None:
     done = run("playbooks/status.yml", [*INVENTORY, *NOBODY]).assert_unchanged()
     assert "model: unknown, because spark1 cannot be read" in done.output

@@ -150,6 +150,7 @@ PLAY = """\
 TASK = "Protect the host, or restore its former state"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("due", [True, False])
 def test_the_role_in_check_mode(tmp_path: Path, due: bool) -> None:
     recorded = json.loads((ROOT / "tests/unit/data/plan_two_spark.json").read_text(encoding="utf-8"))

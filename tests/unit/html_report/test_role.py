@@ -59,6 +59,7 @@ def verify(inventory: Path, page: Path, *arguments: str) -> Run:
     return run("playbooks/verify.yml", given, {"PATH": f"{path}:/usr/sbin:/usr/bin:/sbin:/bin"})
 
 
+@pytest.mark.slow
 def test_the_page_is_written_and_readable_by_its_owner_only(inventory: Path) -> None:
     page, lines = inventory.parent / "report.html", inventory.parent / "verification.jsonl"
     # A relative path starts at the working directory.
@@ -81,6 +82,7 @@ def test_the_page_is_written_and_readable_by_its_owner_only(inventory: Path) -> 
     assert "packets over each rail, and digests of vLLM's files" in found.text
 
 
+@pytest.mark.slow
 def test_check_mode_writes_nothing(inventory: Path) -> None:
     page = inventory.parent / "report.html"
     assert "page: " not in "".join(verify(inventory, page, "--check").shown(SHOW))

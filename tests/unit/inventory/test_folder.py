@@ -91,6 +91,7 @@ def test_several_files_and_variables_beside_them_are_read(tmp_path: Path) -> Non
     assert [found["spark2"].get(name) for name in names] == ["of_the_group", None, None]
 
 
+@pytest.mark.slow
 def test_the_plan_names_a_file_that_is_not_read(tmp_path: Path) -> None:
     mine = Mine(tmp_path, ".recipes")
     mine.write("more.yml", '"gb10_cluster":\n  hosts:\n')
@@ -103,6 +104,7 @@ def test_the_plan_names_a_file_that_is_not_read(tmp_path: Path) -> None:
     assert "notes.yml" not in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "refused"), [("recipes", True), ("group_vars/gb10_cluster", True), (".recipes", False)]
 )
@@ -112,6 +114,7 @@ def test_the_plan_refuses_recipes_that_another_configuration_reads(tmp_path: Pat
     assert (words in said) is refused, said
 
 
+@pytest.mark.slow
 def test_the_plan_refuses_all_other_paths_there(tmp_path: Path) -> None:
     mine = Mine(tmp_path, "recipes")
     given = {

@@ -164,6 +164,7 @@ def test_a_file_that_stays_damaged_is_an_error(begin: Begin) -> None:
     assert LARGE not in head.content()
 
 
+@pytest.mark.slow
 def test_to_verify_finds_what_has_changed(begin: Begin) -> None:
     head, _hub = begin()
     head.list()

@@ -191,6 +191,7 @@ def gencode(*architectures: str) -> list[str]:
     return [f"-gencode=arch=compute_{architecture},code=sm_{architecture}" for architecture in architectures]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(NVCC is None or shutil.which("g++") is None, reason="nvcc or its host compiler is not installed")
 @pytest.mark.parametrize(
     ("options", "expected"),

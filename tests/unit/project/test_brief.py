@@ -114,6 +114,7 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> str:
     return output(tmp_path_factory.mktemp("brief"), PLAYBOOK)
 
 
+@pytest.mark.slow
 def test_skipped_tasks_are_hidden_and_names_precede_what_is_printed(failed: str) -> None:
     assert "TASK [Run in any case]" in failed and "Skip on all hosts" not in failed and "skipping" not in failed
     assert failed.partition("TASK [Skip on one host]")[2].splitlines()[1:4] == ["  one", "  two", "ok: [a]"]
@@ -166,12 +167,14 @@ def test_a_terminal_shows_the_running_task_until_the_answer_which_breaks_between
     assert lines[end + 1] == f"    --data {DATA}", "the end of a command cannot be copied from two lines"
 
 
+@pytest.mark.slow
 def test_an_answer_that_fails_ends_with_its_failure_alone(tmp_path: Path) -> None:
     said = answer(tmp_path, "-e", '{"refused": ["a", "b"]}')
     assert failures(said)[:2] == ["a, b: Refuse", "  it is \\x1b[2J broken"] and "rescued\n" not in said
     assert said.startswith("  it answers\n") and "RECAP" not in said
 
 
+@pytest.mark.slow
 def test_the_names_and_the_recap_are_shown_on_request(tmp_path: Path) -> None:
     verbose = output(tmp_path, ANSWER, "-v", "-e", '{"refused": ["a"]}')
     for said in (verbose, answer(tmp_path, GB10_ANSWER_ONLY="0")):
@@ -197,6 +200,7 @@ def last(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     return cache(partial(output, folder, [{"hosts": "a", "gather_facts": False, "tasks": tasks}]))
 
 
+@pytest.mark.slow
 def test_the_last_lines_of_a_run_follow_its_recap(last: Callable[..., str]) -> None:
     for said, end in ((last(), True), (last(ANSIBLE_STDOUT_CALLBACK="ansible.builtin.default"), False)):
         assert said.count("  endpoint\n") == 1
@@ -227,6 +231,7 @@ print(json.dumps(answer | json.load(open(sys.argv[1]))["more"]))
 """
 
 
+@pytest.mark.slow
 def test_no_text_of_a_node_changes_the_terminal(tmp_path: Path) -> None:
     (tmp_path / "library").mkdir()
     (tmp_path / "library/any_answer.py").write_text(ANY_ANSWER, encoding="utf-8")
@@ -263,6 +268,7 @@ def test_every_play_of_a_playbook_that_shows_something_answers(name: str) -> Non
     assert all(play["vars"]["playbook_answer"] for play in load_yaml(read(f"playbooks/{name}.yml")))
 
 
+@pytest.mark.slow
 def test_the_end_of_a_plan_is_its_answer_on_a_small_terminal() -> None:
     arguments = ["-i", "inventories/two-spark", "-e", "gb10_plan_offline=typical"]
     said = shown("playbooks/plan.yml", *arguments, terminal=80)

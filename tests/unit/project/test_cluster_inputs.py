@@ -77,6 +77,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return json.loads(Path(folder / "result.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -101,6 +102,7 @@ def test_a_value_that_its_role_will_refuse_is_reported(found: Any) -> None:
     assert found["refused"] == [{"name": "qsfp_netplan_state", "found": "'gone'", "expected": "one of present, absent"}]
 
 
+@pytest.mark.slow
 def test_a_parameter_of_one_role_is_refused_by_the_plan_and_by_a_role_after_it(tmp_path: Path) -> None:
     (tmp_path / "roles/probe/tasks").mkdir(parents=True)
     (tmp_path / "roles/probe/tasks/main.yml").write_text(PROBE, encoding="utf-8")
@@ -139,6 +141,7 @@ def test_roles_read_settings_with_a_value_before_the_plan_and_no_secret() -> Non
     assert not [name for name in names if known[name].get("no_log") or "{{" in str(known[name].get("default"))]
 
 
+@pytest.mark.slow
 def test_a_verbose_plan_shows_no_credentials() -> None:
     url = "https://user:hidden@x/"
     options = ["-v", "-i", "inventories/two-spark", "-e", f"gb10_plan_offline=typical vllm_watchdog_webhook={url}"]

@@ -64,6 +64,7 @@ def test_the_oldest_ansible_core_is_that_of_the_collection() -> None:
     supported.require(f"{oldest}.0")
 
 
+@pytest.mark.slow
 def test_a_playbook_runs_from_another_folder(tmp_path: Path) -> None:
     """There Ansible reads no ansible.cfg, as in a world-writable clone.
 

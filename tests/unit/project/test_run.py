@@ -201,6 +201,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_every_test_of_a_serving_model_runs_in_one_scenario() -> None:
     default, changes = (
         load_yaml(read(f"molecule/{name}/molecule.yml"))["verifier"]["options"]["k"] for name in ("default", "changes")

@@ -42,6 +42,7 @@ def offering(folder: Path, left: bool, ends: bool) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_an_offer_is_made_whatever_was_left(tmp_path: Path) -> None:
     folders = {tmp_path / f"{left}-{ends}": (left, ends) for left in (False, True) for ends in (False, True)}
     for folder in folders:

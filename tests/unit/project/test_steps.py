@@ -177,6 +177,7 @@ def test_another_module_logs_and_returns_them(tmp_path: Path, logged: list[str])
     assert SECRET in str(logged) and SECRET in str(answer)
 
 
+@pytest.mark.slow
 def test_a_verbose_run_prints_no_input(tmp_path: Path) -> None:
     inputs = {"variables": {"HF_TOKEN": SECRET}, "path": str(tmp_path / "secret.env")}
     tasks = [

@@ -246,6 +246,7 @@ ALONE = record(plan=with_arguments("--c"))
 PLACES = [(), ("plan",), ("plan", "runtime"), ("plan", "stack"), ("nodes",), ("nodes", "spark1")]
 
 
+@pytest.mark.slow
 @given(st.sampled_from(PLACES), st.data(), nested(st.none() | st.integers() | st.text(), max_leaves=5))
 def test_no_content_of_a_node_breaks_the_list(place: tuple[str, ...], data: st.DataObject, value: Any) -> None:
     content = copy.deepcopy(ALONE.content)

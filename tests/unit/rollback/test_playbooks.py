@@ -158,6 +158,7 @@ def shown(pair: Pair) -> dict[str, Run]:
     )
 
 
+@pytest.mark.slow
 def test_the_history_lists_both_launches_and_their_difference(pair: Pair, shown: dict[str, Run]) -> None:
     old, new = pair.old.id[:12], pair.new.id[:12]
     listed = shown["list"].shown("Show the launch records")
@@ -221,6 +222,7 @@ def test_a_prepared_runtime_saves_no_overrides(shown: dict[str, Run]) -> None:
     assert shown["overrides"].shown("Show what was added") == ['{"VLLM_USE_FLASHINFER_MOE_FP8": "0"}']
 
 
+@pytest.mark.slow
 def test_check_mode_announces_a_rollback_and_an_upgrade(tmp_path: Path) -> None:
     pair = Pair(tmp_path)
     done = pair.run([role("rollback", "rollback"), role("upgrade", "upgrade", **of_each(upgraded()))], "--check")
@@ -232,6 +234,7 @@ def test_check_mode_announces_a_rollback_and_an_upgrade(tmp_path: Path) -> None:
     assert "Keep the plan for the switch" not in done["upgrade"].output
 
 
+@pytest.mark.slow
 def test_nodes_that_are_left_out_are_a_warning_of_the_history_and_stop_a_rollback(tmp_path: Path) -> None:
     pair = Pair(tmp_path)
     plays = [role("history", "history", history_nodes=list(NODES)), role("rollback", "rollback")]

@@ -158,11 +158,13 @@ def test_a_run_beside_others_and_one_that_was_killed(folder: Path) -> None:
     assert not file.exists()
 
 
+@pytest.mark.slow
 def test_a_head_that_was_not_locked_before_the_plan_is_not_changed(folder: Path) -> None:
     found = done(folder, *ONE, "command=true", "-e", "unlocked=true")
     assert "TASK [command]" not in found.assert_failed("spark1 did not answer when this run locked its cluster").output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "reached"), [("true", 2), ("false", 1)])
 def test_a_run_for_two_clusters_gives_all_locks_back(folder: Path, command: str, reached: int) -> None:
     """After an error in the first cluster, neither the second nor the gateway changes. That has a lock of its own."""

@@ -35,6 +35,7 @@ def folder(tmp_path: Path) -> str:
     return str(tmp_path / "gb10")
 
 
+@pytest.mark.slow
 def test_of_20_runs_one_takes_the_lock_and_of_20_others_one_takes_it_over(folder: str) -> None:
     holder = ""
     for started in ("1", "2"):

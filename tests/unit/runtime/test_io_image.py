@@ -146,6 +146,7 @@ def test_an_image_is_for_its_machine_alone(architecture: str, machine: str) -> N
             io_image.check_machine(Image(ID, architecture), TAG, "ppc64")
 
 
+@pytest.mark.slow
 def test_each_node_compares_the_heads_image_with_its_own(tmp_path: Path) -> None:
     """The role's tasks in one run: nodes with another image in their engine or record, and with pins of a tag."""
     pinned, other, elsewhere = (f"{name}@sha256:{digit * 64}" for name, digit in ((TAG, "5"), (TAG, "6"), ("b:2", "6")))

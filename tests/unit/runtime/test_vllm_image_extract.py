@@ -99,6 +99,7 @@ def mount(source: Path, target: Path) -> dict[str, Any]:
     return {"source": str(source), "target": str(target), "read_only": True}
 
 
+@pytest.mark.slow
 def test_an_image_is_copied_once_and_removed_once(host: Host) -> None:
     package, text = host.copy / "site-packages/vllm", f"{host.copy}: {ID}\n"
     told = {
@@ -268,6 +269,7 @@ def test_nobody_else_can_change_a_copy(host: Host) -> None:
 # --- interrupted runs and errors ---
 
 
+@pytest.mark.slow
 def test_what_a_killed_run_left_is_removed(host: Host) -> None:
     host.trouble("cp hang")
     module = ROOT / ".collections/ansible_collections/gb10/cluster/plugins/modules/node_step.py"
@@ -361,6 +363,7 @@ def test_what_is_in_the_way_is_left_alone(host: Host, record: str | None) -> Non
 # --- the copies of an image ---
 
 
+@pytest.mark.slow
 def test_an_image_that_changed_under_its_name_has_two_copies(host: Host) -> None:
     host.copied()
     host.image(ID, [], host.site)

@@ -37,6 +37,7 @@ def reset(playbook: Path | str, installed: Path, *arguments: str) -> Run:
     return run(str(playbook), ["--inventory", str(inventory), *arguments])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="the lock is in a folder of root")
 def test_check_mode_lists_and_removes_nothing(installed: Path) -> None:
     done = reset("playbooks/reset.yml", installed, "--check", "--diff").assert_ok()
@@ -47,6 +48,7 @@ def test_check_mode_lists_and_removes_nothing(installed: Path) -> None:
     assert (installed / "runtime/0123456789ab/bin/python").exists()
 
 
+@pytest.mark.slow
 def test_without_a_terminal_and_a_confirmation_nothing_is_removed(installed: Path) -> None:
     playbook = installed.parent / "role.yml"
     play = {"name": "Reset", "hosts": "gb10_cluster", "gather_facts": False, "roles": [{"role": "gb10.cluster.reset"}]}

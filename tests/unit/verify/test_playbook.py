@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from gpu_libraries import code, elf, fat
 from repository import ROOT
 from run_module import program
@@ -22,6 +23,7 @@ def verified(*arguments: str, path: Path | None = None, **variables: Any) -> Run
     return run("playbooks/verify.yml", given, environment)
 
 
+@pytest.mark.slow
 def test_nodes_that_cannot_be_reached_are_findings() -> None:
     done = verified(ansible_host="127.0.0.2", ansible_port=9)
     lines = done.shown(SHOW)
@@ -41,6 +43,7 @@ LOCAL = {
 }
 
 
+@pytest.mark.slow
 def test_gpu_kernels_of_an_installed_runtime(tmp_path: Path) -> None:
     """Both nodes are this machine, with a GPU, a runtime without code for it, and a probe with a wrong result."""
     site = tmp_path / "gb10/runtime/current/lib/python3.12/site-packages/vllm"
