@@ -18,7 +18,8 @@ from pathlib import Path
 
 from patch.sources import CACHE
 
-PLATFORM = ("--python-platform=aarch64-manylinux_2_39", "--python-version=3.12")
+#: Python of DGX OS.
+PYTHON = "3.12"
 #: Kept files: the code that the tests read, and each wheel's metadata.
 KEPT = ("vllm/*.so", "nvidia/nccl/lib/libnccl.so.2", "*.dist-info/WHEEL")
 #: A requirement with its hashes, as uv writes it. If it is pinned by a URL, it is on another index, which may be
@@ -69,10 +70,10 @@ def site(lock: Path) -> Path:
     return target
 
 
-def install(entries: Iterable[Requirement], program: Path, folder: Path) -> Path:
+def install(entries: Iterable[Requirement], program: Path, folder: Path, python: str = PYTHON) -> Path:
     """Install a lock's wheels by their hashes below a folder, and return their folder.
 
-    Nothing is resolved, built or run.
+    Nothing is resolved, built or run. ``python`` is the release that the wheels are for.
     """
     listed, target = folder / "requirements.txt", folder / "site"
     listed.write_text("".join(f"{entry.text}\n" for entry in entries), encoding="utf-8")
@@ -86,7 +87,8 @@ def install(entries: Iterable[Requirement], program: Path, folder: Path) -> Path
         "--link-mode=hardlink",
         "--target",
         target,
-        *PLATFORM,
+        "--python-platform=aarch64-manylinux_2_39",
+        f"--python-version={python}",
     ]
     done = subprocess.run(
         [*command, "--no-deps", "--only-binary=:all:", "--require-hashes", "-r", listed],

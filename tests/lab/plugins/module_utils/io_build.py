@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.gb10.lab.plugins.module_utils.plan import (
-    MANAGEMENT,
     Bind,
     Lab,
     LabError,
@@ -250,8 +249,6 @@ class LabBuilder:
             "BASE": str(base),
             "INTERFACES": " ".join(sorted(interfaces_of(lab, node.netns))),
             "BINDS": " ".join(bind_arguments(node.name, binds)),
-            # systemd-networkd cannot run under QEMU's user mode, so the power script sets the address.
-            "MANAGEMENT": f"{MANAGEMENT} {node.address}/24" if node.emulated else "",
         }
         _write(home / "node.env", "".join(f"{k}='{v}'\n" for k, v in environment.items()), 0o644)
         _write(home / "stamp", wanted, 0o644)

@@ -112,8 +112,6 @@ class LabNode:
     address: str
     thor: bool = False
     server: bool = False
-    #: Whether its architecture differs from that of the machine that runs the lab.
-    emulated: bool = False
     #: Whether it is a virtual machine with a kernel and a disk of its own.
     virtual: bool = False
 
@@ -222,7 +220,6 @@ def plan(
     nodes: Iterable[str],
     topology: str = "auto",
     thors: Iterable[str] = (),
-    emulated: bool = False,
     servers: Iterable[str] = (),
     virtual: bool = False,
 ) -> Lab:
@@ -237,8 +234,8 @@ def plan(
     cabled, servers, thors = ([str(n) for n in given] for given in (nodes, servers, thors))
     names = [*cabled, *servers]
     problems = [*_problems(name, prefix, names), *_cabling_problems(cabled, topology, thors)]
-    if virtual and (emulated or thors):
-        problems.append("lab_virtual: true: virtual machines are Sparks of this architecture: set it to false")
+    if virtual and thors:
+        problems.append("lab_virtual: true: virtual machines are Sparks: set it to false, or lab_thors to []")
     if problems:
         raise LabError("; ".join(problems))
     if topology == "auto":
@@ -252,7 +249,6 @@ def plan(
             address=f"{prefix}.{FIRST_ADDRESS + i}",
             thor=n in thors,
             server=n in servers,
-            emulated=emulated,
             virtual=virtual,
         )
         for i, n in enumerate(names)

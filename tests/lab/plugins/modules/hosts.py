@@ -59,13 +59,6 @@ options:
     type: list
     elements: str
     default: []
-  emulated:
-    description:
-      - Whether O(base) is for another architecture than the machine's.
-      - The kernel must already run its programs with QEMU's user mode.
-      - systemd-networkd does not run there, so the power script sets the management address.
-    type: bool
-    default: false
   virtual:
     description:
       - Whether the nodes are virtual machines with kernels of their own, run by QEMU without hardware acceleration.
@@ -174,7 +167,7 @@ from ansible_collections.gb10.lab.plugins.module_utils.plan import Bind, LabErro
 
 def present(module: AnsibleModule, builder: LabBuilder) -> dict[str, Any]:
     params = module.params
-    kinds = {name: params[name] for name in ("thors", "servers", "emulated", "virtual")}
+    kinds = {name: params[name] for name in ("thors", "servers", "virtual")}
     lab = plan(params["name"], params["prefix"], params["nodes"], params["topology"], **kinds)
     binds = [Bind(**bind) for bind in params["binds"]]
     if params["virtual"] and binds:
@@ -223,7 +216,6 @@ def main() -> None:
             "topology": {"type": "str", "default": "auto"},
             "thors": {"type": "list", "elements": "str", "default": []},
             "servers": {"type": "list", "elements": "str", "default": []},
-            "emulated": {"type": "bool", "default": False},
             "virtual": {"type": "bool", "default": False},
             "base": {"type": "path"},
             "firmware": {"type": "path"},

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Make the root file system that every node of a lab shares: make_base.sh OUTPUT.tar SUITE ARCHITECTURE COMPONENTS PACKAGES [MIRROR]
-# COMPONENTS and PACKAGES are separated by commas. Without MIRROR, mmdebstrap knows the suite's own.
+# Make the root file system that every node of a lab shares: make_base.sh OUTPUT.tar SUITE ARCHITECTURES COMPONENTS PACKAGES [MIRROR]
+# ARCHITECTURES, COMPONENTS and PACKAGES are separated by commas. Without MIRROR, mmdebstrap knows the suite's own.
 set -eu
 
-output=$1 suite=$2 architecture=$3 components=$4 packages=$5
+output=$1 suite=$2 architectures=$3 components=$4 packages=$5
 mirror=("${@:6}")
 
 # Several labs may be created at once; the cache folder itself is the lock.
@@ -28,7 +28,7 @@ hooks=(
 )
 trap 'rm -f "$output.part"' EXIT
 # Its own check for an emulator knows only one way to mount binfmt_misc; without an emulator, the first program of the image fails.
-mmdebstrap --variant=apt --format=tar --skip=check/qemu --architectures="$architecture" --components="$components" --include="$packages" \
+mmdebstrap --variant=apt --format=tar --skip=check/qemu --architectures="$architectures" --components="$components" --include="$packages" \
   --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
   --dpkgopt='path-exclude=/usr/share/locale/*' \
   "${hooks[@]}" "$suite" "$output.part" "${mirror[@]}"

@@ -8,7 +8,7 @@ set -eu
 
 lab=$(cd "$(dirname "$0")" && pwd)
 node=${2:?usage: power.sh on|off|boot NODE}
-# Sets MACHINE, NETNS, CGROUP, BASE, INTERFACES, BINDS, and MANAGEMENT if the node cannot configure its own address.
+# Sets MACHINE, NETNS, CGROUP, BASE, INTERFACES and BINDS.
 . "$lab/nodes/$node/node.env"
 cd "$lab/nodes/$node"
 
@@ -20,7 +20,6 @@ links() { # links up|down: without power no carrier; addresses and MTU that are 
     ip -n "$NETNS" link set "$interface" mtu 1500
     if [ "$1" = up ]; then ip -n "$NETNS" link set "$interface" up; fi
   done
-  if [ "$1" = up ] && [ -n "$MANAGEMENT" ]; then ip -n "$NETNS" address add "${MANAGEMENT#* }" dev "${MANAGEMENT% *}"; fi
 }
 
 forget() { # remove the groups of the last systemd: the next one refuses to start in them
