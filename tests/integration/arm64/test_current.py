@@ -1,4 +1,7 @@
-"""The locked packages of `current` for a Spark, on a host of its architecture without a GPU."""
+"""The locked packages of `current` for a Spark, on a host of its architecture without a GPU.
+
+The parser of `vllm serve` is not tested here: without NVIDIA's driver vLLM finds no device, and raises RuntimeError.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,10 @@ from pathlib import Path
 import pytest
 from live_cluster import Cluster
 from locks import installed
-from real_parser import asked, refused, unordered
 from repository import ROOT
 from testinfra.host import Host
 
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 STACK = stacks.STACKS["current"]
 
@@ -52,14 +53,3 @@ def test_the_packages_of_a_rank_are_imported(head: Host, python: str) -> None:
     torch, cuda, vllm = json.loads(head.check_output("%s -c %s", python, program).splitlines()[-1])
     assert (torch.partition("+")[0], cuda.partition(".")[0]) == (STACK.torch, "13")
     assert vllm == STACK.vllm
-
-
-def test_the_parser_is_the_table(head: Host, python: str) -> None:
-    answer = asked(head, python)
-    found = {name: unordered(option) for name, option in vllm_release_checks.options_of(answer["options"]).items()}
-    table = vllm_release_checks.options(STACK.vllm)
-    assert found == {name: unordered(option) for name, option in table.items()}
-
-
-def test_the_parser_takes_what_is_planned_for_every_model(head: Host, python: str) -> None:
-    assert refused(head, STACK, python) == {}
