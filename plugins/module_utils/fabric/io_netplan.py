@@ -77,15 +77,15 @@ def _planned(
 def _given_back(path: str, original: Mapping[str, Any], known: bool = True) -> list[Any] | None:
     """Return [text, mode] of a foreign file with its removed definitions; None if it stays as it is or is gone.
 
-    A file that is unchanged since we wrote it gets its exact original text. Otherwise only the removed definitions
-    return; definitions that the owner added again stay. If all of them stay, the file is as it is: None if `known`.
+    A file that is unchanged since we wrote it gets its exact original text (None instead if not `known`).
+    Otherwise only the removed definitions return; definitions that the owner added again stay.
     """
     text, mode = io_file.read_file(path)
     saved = original["files"][path]
     if text is None:
         return None
     if io_rollback.digest(text) == original.get("written", {}).get(path):
-        return list(saved)
+        return list(saved) if known else None
     rest = netplan.with_again(now := _parsed(path, text), _parsed(path, saved[0]), original["links"])
     if rest == now:
         return None if known else [text, mode]

@@ -25,6 +25,7 @@ _KEEP = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force
 _LOCK = ("-o", "DPkg::Lock::Timeout=600")
 #: What waits for a reboot. Source: Ubuntu's update-notifier-common, notify-reboot-required.
 _REBOOT = "/run/reboot-required"
+_MOST = 1 << 16
 #: Seconds for a change of packages, and from the order to the reboot.
 _UPGRADE_SECONDS, _REBOOT_SECONDS = 7200, 3
 
@@ -35,10 +36,10 @@ def pause(run: Run, check: bool) -> Changes:
     """Stop automatic updates of the node. Raises OSError and ValueError."""
     changes = _write(plan.PAUSE_FILE, plan.PAUSE, check)
     if run(["systemctl", "--quiet", "is-active", host_guard_plan.DASHBOARD_UNIT])[0] == 0:
-        present = io_state.read_text(host_guard_plan.DASHBOARD_FILE)
+        present = io_file.read_bounded(host_guard_plan.DASHBOARD_FILE, _MOST)
         off = host_guard_plan.without_updates(present)
         if off != present:
-            if not os.path.exists(plan.DASHBOARD_FORMER):
+            if io_file.read_bounded(plan.DASHBOARD_FORMER, 2 * _MOST) is None:
                 changes += _write(plan.DASHBOARD_FORMER, host_guard_plan.record(present), check)
             changes += _write(host_guard_plan.DASHBOARD_FILE, off, check)
     return changes
@@ -47,10 +48,10 @@ def pause(run: Run, check: bool) -> Changes:
 def resume(check: bool) -> Changes:
     """Restore the updaters as they were. Raises OSError and ValueError."""
     changes = []
-    if recorded := io_state.read_text(plan.DASHBOARD_FORMER):
+    if recorded := io_file.read_bounded(plan.DASHBOARD_FORMER, 2 * _MOST):
         former = host_guard_plan.former_text(recorded)
         # Settings that the owner changed since then stay.
-        if io_state.read_text(host_guard_plan.DASHBOARD_FILE) == host_guard_plan.without_updates(former):
+        if io_file.read_bounded(host_guard_plan.DASHBOARD_FILE, _MOST) == host_guard_plan.without_updates(former):
             changes += _write(host_guard_plan.DASHBOARD_FILE, former, check)
         changes += _write(plan.DASHBOARD_FORMER, None, check)
     return changes + _write(plan.PAUSE_FILE, None, check)
@@ -79,7 +80,7 @@ def add_options(run: Run, options: Sequence[str], check: bool) -> Changes:
     missing = [option for option in options if option not in io_state.boot(run).options]
     if not missing:
         return []
-    present = io_state.read_text(plan.OPTIONS_FILE) or ""
+    present = io_file.read_bounded(plan.OPTIONS_FILE, _MOST) or ""
     kept = [option for option in plan.OFFERED if option in present and option not in missing]
     changes = _write(plan.OPTIONS_FILE, plan.options_file([*kept, *missing]), check)
     if not check:
@@ -138,7 +139,7 @@ def firmware(run: Run) -> str:
         return ""
     _detached(run, "fwupdmgr", "upgrade", "--assume-yes", "--no-reboot-check", accepted=io_state.NOTHING)
     # fwupd does not ask for a reboot like a package. The folder is empty after it.
-    _write(f"{_REBOOT}.pkgs", f"{io_state.read_text(f'{_REBOOT}.pkgs') or ''}fwupd\n", check=False)
+    _write(f"{_REBOOT}.pkgs", f"{io_file.read_bounded(f'{_REBOOT}.pkgs', _MOST) or ''}fwupd\n", check=False)
     _write(_REBOOT, "*** System restart required ***\n", check=False)
     return _log(run)
 
@@ -171,7 +172,7 @@ def forget(run: Run, check: bool, newest: str = "") -> Changes:
 
     Raises OSError, and ValueError if another one is.
     """
-    present = io_state.read_text(plan.BOOT_FILE)
+    present = io_file.read_bounded(plan.BOOT_FILE, _MOST)
     if present and not check and (trial := parse.trial(present)):
         # The memory goes last, so that a killed run is repeated.
         io_file.replace(plan.BOOT_FILE, plan.remembered(trial))
@@ -186,7 +187,7 @@ def forget(run: Run, check: bool, newest: str = "") -> Changes:
 
 
 def _write(path: str, text: str | None, check: bool) -> Changes:
-    present = io_state.read_text(path)
+    present = io_file.read_bounded(path, 2 * _MOST)
     if present == text:
         return []
     if not check:

@@ -38,7 +38,7 @@ _FORMAT = "${db:Status-Abbrev}\t${Package}\t${Version}\n"
 #: Exit statuses of fwupdmgr: done, nothing to do, and nothing found. Source: fwupdmgr(1) of fwupd 2.0.
 NOTHING = (0, 2, 3)
 #: Bounds of files, in bytes, and of their number.
-_MOST, _MOST_RECIPES = 1 << 22, 100
+_MOST, _MOST_MODULES, _MOST_RECIPES = 1 << 22, 1 << 25, 100
 _FIND, _ATTEMPTS = ("findmnt", "--noheadings", "--output", "FSTYPE,SOURCE", "--target"), 3
 _FIRMWARE_SECONDS = "60"
 #: File systems that GRUB can write to, on a partition. Source: GRUB's manual, environment block.
@@ -91,13 +91,8 @@ def boot_id() -> str:
     return io_file.read("/proc/sys/kernel/random/boot_id").strip()
 
 
-def read_text(path: str) -> str | None:
-    """Return the text of a file, None without it. Raises OSError, and ValueError for a long one."""
-    return io_file.read_bounded(path, _MOST)
-
-
 def _text(path: str) -> str:
-    return read_text(path) or ""
+    return io_file.read_bounded(path, _MOST) or ""
 
 
 def _names(folder: str) -> Sequence[str]:
@@ -127,8 +122,8 @@ def _level(run: Run, release: str, root: str) -> Level:
 
 
 def _kernel(modules: str, release: str, needed: Sequence[str]) -> Kernel:
-    dependencies = read_text(f"{modules}/{release}/modules.dep")
-    builtin = read_text(f"{modules}/{release}/modules.builtin")
+    dependencies = io_file.read_bounded(f"{modules}/{release}/modules.dep", _MOST_MODULES)
+    builtin = io_file.read_bounded(f"{modules}/{release}/modules.builtin", _MOST_MODULES)
     if dependencies is None:
         return Kernel(release, None)
     return Kernel(release, parse.missing(needed, dependencies, builtin or ""))
