@@ -53,6 +53,8 @@ changed:
   type: bool
 """
 
+import os
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils import node_steps
@@ -62,6 +64,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 
 def main() -> None:
     """Run the step."""
+    # Services of other users read what root installs, and a hardened host has the umask 077.
+    os.umask(0o022)
     module = AnsibleModule(
         argument_spec={
             "name": {"type": "str", "required": True},

@@ -57,7 +57,8 @@ def run_module(
     """
     name, arguments = _called(name, arguments)
     module = import_module(f"ansible_collections.gb10.cluster.plugins.modules.{name}")
-    umask = os.umask(0o022)
+    # As on a hardened host: services of other users read what modules write.
+    umask = os.umask(0o077)
     try:
         with (
             pytest.MonkeyPatch.context() as patch,
@@ -91,6 +92,7 @@ def run_alone(name: str, arguments: dict[str, Any], path: Path | None = None, ch
         capture_output=True,
         text=True,
         check=False,
+        umask=0o077,
     )
     assert "Traceback" not in result.stderr, result.stderr
     answer: dict[str, Any] = json.loads(result.stdout)

@@ -61,8 +61,6 @@ def run(module: AnsibleModule, given: Inputs) -> dict[str, Any]:
     and ``container_package_dir`` is null.
     ``toolkit``: The assembler of the image's CUDA toolkit, if any: its ``path`` in the copy, and ``runs_as``.
     """
-    # Containers of other users than root read the copy, so the caller's umask must not apply.
-    os.umask(0o022)
     image_copy.check_reference(given.image)
     engine = Engine(runner(module), given.engine, list(given.engine_args))
     see_to = _present if given.state == "present" else _absent
