@@ -21,9 +21,9 @@ def module(cluster: Cluster, name: str, **arguments: Any) -> dict[str, Any]:
     """Run a module on the head as root and return its result, which must be unchanged."""
     command = [Path(sys.executable).with_name("ansible"), *cluster.arguments, "--become", "head", "-m", name]
     given = ["-a", json.dumps(arguments)] if arguments else []
-    said = subprocess.run([*command, *given], cwd=ROOT, check=False, capture_output=True, text=True)
-    header, _, answer = said.stdout.partition(" => ")
-    assert header.endswith(f"{cluster.groups['head'][0]} | SUCCESS"), said.stdout + said.stderr
+    done = subprocess.run([*command, *given], cwd=ROOT, check=False, capture_output=True, text=True)
+    header, _, answer = done.stdout.partition(" => ")
+    assert header.endswith(f"{cluster.groups['head'][0]} | SUCCESS"), done.stdout + done.stderr
     return dict(json.loads(answer))
 
 

@@ -10,8 +10,11 @@ entry=gb10-lab-${2:?usage: emulator.sh on LAB MACHINE FOLDER, emulator.sh off LA
 case $1 in
 on)
   machine=$3 folder=$4
-  # PyTorch reads /proc/cpuinfo, and dies of another architecture's. QEMU shows the emulated processor's since release 8.2, and
-  # Debian 12 has 7.2. The one of Debian 13 needs no library.
+  # PyTorch dies of another architecture's /proc/cpuinfo. QEMU emulates this file since release 8.2, and Debian 12 has 7.2. The
+  # program of Debian 13 needs no library.
+  # Several labs may be created at once; the cache folder itself is the lock.
+  exec 9<"$(dirname "$folder")"
+  flock 9
   if [ ! -e "$folder" ]; then
     rm -rf "$folder.part"
     mmdebstrap --quiet --variant=extract --include=qemu-user-binfmt trixie "$folder.part"
