@@ -22,12 +22,10 @@ def release(version: str) -> Release:
     return Release(sources.tree(version))
 
 
-def as_option(argument: Argument) -> vllm_release_checks.Option:
-    off = tuple(
-        f"--no-{flag[2:]}"
-        for flag in (argument.name, *argument.aliases)
-        if argument.kind == "bool" and flag.startswith("--")
-    )
+def as_option(argument: Argument, paired: bool) -> vllm_release_checks.Option:
+    longs = [flag for flag in (argument.name, *argument.aliases) if argument.kind == "bool" and flag.startswith("--")]
+    off = tuple(f"--no-{flag[2:]}" for flag in longs)
+    off += tuple(filter(None, map(vllm_release_checks.inverse, longs))) if paired else ()
     kind = "flag" if argument.kind == "bool" else argument.kind
     return vllm_release_checks.Option(
         argument.name, kind, argument.aliases + off, argument.choices, argument.fold, argument.open
@@ -39,7 +37,8 @@ def test_the_table_is_of_these_releases() -> None:
 
 
 def test_options(version: str) -> None:
-    expected = {name: as_option(argument) for name, argument in release(version).arguments().items()}
+    paired = release(version).find("vllm.utils.argparse_utils", "EnableDisableAction") is not None
+    expected = {name: as_option(argument, paired) for name, argument in release(version).arguments().items()}
     assert len(expected) >= 195
     assert vllm_release_checks.options(version) == expected
 

@@ -38,6 +38,8 @@ def number(version: str) -> Number:
 _READ: tuple[Number, ...] = tuple(number(version) for version in vllm_release_table.READ.split())
 #: The first and the last release in the table.
 FIRST, LAST = _READ[0], _READ[-1]
+#: Since this release --disable-x turns the flag --enable-x off, and the reverse (vllm/utils/argparse_utils.py).
+_PAIRED = (0, 33, 0)
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,8 @@ class Option:
     """An option of `vllm serve`.
 
     ``kind`` is its number of values: value (one), optional (none or one), list (one or more), append (one per
-    occurrence), flag (none). The ``aliases`` of a negatable flag include its --no- form. ``choices`` is empty if the
-    option accepts any value. A value is converted to ``fold`` case (lower, with - as _, or upper) before the
+    occurrence), flag (none). The ``aliases`` of a negatable flag include those that turn it off. ``choices`` is empty
+    if the option accepts any value. A value is converted to ``fold`` case (lower, with - as _, or upper) before the
     comparison. ``open``: the parser accepts any value. The choices are vLLM's values for the later check; plugins can
     add others.
     """
@@ -109,13 +111,21 @@ def rows(block: str) -> Mapping[str, tuple[str, ...]]:
     return {row[0].partition("@")[0]: row for row in words}
 
 
+def inverse(flag: str) -> str:
+    """Return --disable-x of --enable-x and the reverse, "" of another flag."""
+    match = re.match(r"--(en|dis)able-", flag)
+    return f"--{'dis' if match[1] == 'en' else 'en'}able-{flag[match.end() :]}" if match else ""
+
+
 def _option(row: Sequence[str], release: Number) -> Option:
     words = [word.partition("@")[0] for word in row if among(word, release)]
     end = words.index("=") if "=" in words else len(words)
     name, kind, *rest = words[:end]
     aliases = [word for word in rest if word.startswith("-")]
     if kind == "bool":
-        aliases += [f"--no-{long.removeprefix('--')}" for long in (name, *aliases) if long.startswith("--")]
+        longs = [long for long in (name, *aliases) if long.startswith("--")]
+        aliases += [f"--no-{long.removeprefix('--')}" for long in longs]
+        aliases += filter(None, map(inverse, longs)) if release >= _PAIRED else ()
     fold = next((word for word in rest if word in ("lower", "upper")), "")
     return Option(
         name, "flag" if kind == "bool" else kind, tuple(aliases), tuple(words[end + 1 :]), fold, "open" in rest
@@ -384,7 +394,8 @@ class _Parser:
         if option.kind == "flag":
             if value is not None:
                 self.problem(position, f"{name} takes no value", f"{name} alone", f"write {name}, or remove it")
-            self.values[option.name] = name == option.name or not name.startswith("--no-")
+            off = name.startswith("--no-") or inverse(name) == option.name
+            self.values[option.name] = name == option.name or not off
             return position + 1
         if value is not None:
             end, given = position + 1, [(position, value)]

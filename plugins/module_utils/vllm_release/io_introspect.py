@@ -20,7 +20,7 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 Choices = Callable[[], Iterable[str]]
@@ -29,8 +29,7 @@ _PARSERS = (
     "vllm.entrypoints.launchers.cli_args",
     "vllm.entrypoints.openai.cli_args",
 )
-_KINDS = {"BooleanOptionalAction": "flag", "_StoreTrueAction": "flag", "_AppendAction": "append"}
-_ARITIES: dict[int | str | None, str] = {None: "value", "?": "optional", "+": "list", "*": "list"}
+_ARITIES: dict[int | str | None, str] = {0: "flag", None: "value", "?": "optional", "+": "list", "*": "list"}
 
 
 def program() -> str:
@@ -54,16 +53,19 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def described(action: argparse.Action) -> dict[str, Any]:
-    """Return an option with the fields of lookup.Option. Raises ValueError for one with a fixed number of values."""
+def described(action: argparse.Action, accepted: Sequence[str]) -> dict[str, Any]:
+    """Return an option with the fields of lookup.Option. Raises ValueError for one with a fixed number of values.
+
+    ``accepted``: all its names for the parser. The action lacks those that --help does not show.
+    """
     name = next(flag for flag in action.option_strings if flag.startswith("--"))
-    kind = _KINDS.get(type(action).__name__) or _ARITIES.get(action.nargs)
+    kind = "append" if isinstance(action, argparse._AppendAction) else _ARITIES.get(action.nargs)
     if kind is None:
         raise ValueError(f"{name} takes {action.nargs} values, which this program does not support")
     # For an option that also accepts other text, vLLM's metavar contains the choices.
     taken = action.metavar if isinstance(action.metavar, list) else ()
     choices = sorted({str(choice) for choice in action.choices or taken})
-    aliases = [flag for flag in action.option_strings if flag != name]
+    aliases = [flag for flag in accepted if flag != name]
     return {
         "name": name,
         "kind": kind,
@@ -114,7 +116,10 @@ LATER: dict[str, tuple[Choices, str]] = {
 def answer() -> dict[str, Any]:
     """Return the arguments of this interpreter's vLLM with its plugins. Raises ImportError and ValueError."""
     _load_plugins()
-    options = [described(action) for action in parser()._actions if action.option_strings and action.dest != "help"]
+    accepted: dict[argparse.Action, list[str]] = {}
+    for flag, action in parser()._option_string_actions.items():
+        accepted.setdefault(action, []).append(flag)
+    options = [described(action, flags) for action, flags in accepted.items() if action.dest != "help"]
     for option in options:
         if option["name"] in LATER and not option["choices"]:
             choices, fold = LATER[option["name"]]

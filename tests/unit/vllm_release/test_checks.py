@@ -103,6 +103,16 @@ def test_an_option_is_whole() -> None:
     assert "-ep" not in checks.options(OLD)["--enable-expert-parallel"].aliases
 
 
+@pytest.mark.parametrize(
+    ("flag", "option"),
+    [("--disable-prefix-caching", "--enable-prefix-caching"), ("--enable-cascade-attn", "--disable-cascade-attn")],
+)
+def test_since_0_33_a_flag_has_its_opposite(flag: str, option: str) -> None:
+    assert parse([option, flag], "0.33.0") == ({option: False}, [])
+    assert parse([flag, option], "0.33.0") == ({option: True}, [])
+    assert parse([flag], NEW)[1][0].found == f"vLLM 0.32.0 has no option {flag}"
+
+
 #: Each row was verified with the parser of vLLM 0.32.0 (CPU).
 @pytest.mark.parametrize(
     ("argv", "expected"),
@@ -377,7 +387,7 @@ def test_what_an_option_takes_is_no_problem(release: str, data: st.DataObject) -
     flag = data.draw(st.sampled_from((option.name, *option.aliases)))
     value = data.draw(st.sampled_from(option.choices)) if option.choices else "x"
     values, problems = parse([flag] if option.kind == "flag" else [flag, value], release)
-    off = flag.startswith("--no-") and flag != option.name
+    off = flag != option.name and (flag.startswith("--no-") or checks.inverse(flag) == option.name)
     expected: object = {"flag": not off, "list": [option.folded(value)], "append": [value]}.get(
         option.kind, option.folded(value)
     )

@@ -18,6 +18,7 @@ import stand_in_modules
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import answer, io_introspect
 
 PARSER = "vllm.entrypoints.openai.cli_args"
+PAIRED = ["--no-enable-prefix-caching", "--disable-prefix-caching"]
 
 
 def _lower(value: str) -> str:
@@ -26,6 +27,14 @@ def _lower(value: str) -> str:
 
 def _number(value: str) -> int:
     raise argparse.ArgumentTypeError(value)
+
+
+class EnableDisableAction(argparse.BooleanOptionalAction):
+    """Like the one since 0.33, a flag by another class, whose older names --help does not show."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
+        super().__init__(option_strings, dest)
+        self.option_strings = [*self.option_strings, "--disable-prefix-caching"]
 
 
 def make_arg_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
@@ -39,6 +48,8 @@ def make_arg_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("--middleware", action="append")
     parser.add_argument("--headless", action="store_true")
     parser.add_argument("--enforce-eager", action=argparse.BooleanOptionalAction)
+    paired = parser.add_argument("--enable-prefix-caching", action=EnableDisableAction)
+    paired.option_strings = ["--enable-prefix-caching", "--disable-prefix-caching"]
     parser.add_argument("--moe-backend", type=_lower, choices=["triton", "auto"])
     parser.add_argument("--load-format")
     parser.add_argument("--tool-call-parser")
@@ -98,6 +109,7 @@ def test_an_installed_vllm_returns_its_options_with_the_values_of_later_checks()
             option("--middleware", "append"),
             option("--headless", "flag"),
             option("--enforce-eager", "flag", ["--no-enforce-eager"]),
+            option("--enable-prefix-caching", "flag", PAIRED),
             option("--moe-backend", choices=["auto", "triton"], fold="lower"),
             option("--load-format", choices=["auto", "gguf"], open=True),
             option("--tool-call-parser", choices=["hermes", "mine"], open=True),
@@ -138,7 +150,7 @@ def test_ray_has_its_release_and_plugins_are_not_needed(vllm: pytest.MonkeyPatch
 def test_an_option_with_a_fixed_number_of_values_is_an_error() -> None:
     action = argparse.ArgumentParser().add_argument("--pair", nargs=2)
     with pytest.raises(ValueError, match="--pair takes 2 values"):
-        io_introspect.described(action)
+        io_introspect.described(action, action.option_strings)
 
 
 @pytest.mark.parametrize("name", [PARSER, "vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.common.cli_args"])
