@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Any
 
 import paramiko
 import pytest
+from repository import ROOT
 from run_playbook import Run, run
 from testinfra.backend import get_backend
 from testinfra.host import Host
@@ -65,6 +67,16 @@ class Cluster:
     def screen(self, *arguments: str, **variables: object) -> list[str]:
         """Return the lines of status.yml, which changes nothing."""
         return self.play("status", *arguments, **variables).assert_unchanged().shown("Show the status of the cluster")
+
+    def module(self, name: str, **arguments: Any) -> dict[str, Any]:
+        """Run a module on the head as root, and return its result. It may fail."""
+        program = Path(sys.executable).with_name("ansible")
+        given = ["-a", json.dumps(arguments)] if arguments else []
+        command = [program, *self.arguments, "--become", "head", "-m", name, *given]
+        done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+        _header, found, answer = done.stdout.partition(" => ")
+        assert found, done.stdout + done.stderr
+        return dict(json.loads(answer))
 
     def third_host(self, group: str, name: str, folder: Path, **variables: object) -> Cluster:
         """Return the cluster with the lab's host after its nodes, in a group of its own and with variables."""

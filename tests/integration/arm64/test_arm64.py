@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import platform
-import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 from api_client import ask, completion
 from live_cluster import Cluster
-from repository import ROOT
 from testinfra.host import Host
 
 CURRENT = "/opt/gb10/runtime/current"
-
-
-def module(cluster: Cluster, name: str, **arguments: Any) -> dict[str, Any]:
-    """Run a module on the head as root and return its result, which must be unchanged."""
-    command = [Path(sys.executable).with_name("ansible"), *cluster.arguments, "--become", "head", "-m", name]
-    given = ["-a", json.dumps(arguments)] if arguments else []
-    done = subprocess.run([*command, *given], cwd=ROOT, check=False, capture_output=True, text=True)
-    header, _, answer = done.stdout.partition(" => ")
-    assert header.endswith(f"{cluster.groups['head'][0]} | SUCCESS"), done.stdout + done.stderr
-    return dict(json.loads(answer))
 
 
 def machine(host: Host, path: str) -> int:
@@ -35,17 +20,18 @@ def machine(host: Host, path: str) -> int:
 def test_the_host_is_aarch64_in_every_respect(cluster: Cluster, head: Host) -> None:
     assert head.check_output("uname --machine") == "aarch64"
     assert head.check_output("dpkg --print-architecture") == "arm64"
-    facts = module(cluster, "ansible.builtin.setup", gather_subset=["!all", "min"])["ansible_facts"]
+    facts = cluster.module("ansible.builtin.setup", gather_subset=["!all", "min"])["ansible_facts"]
     assert facts["ansible_architecture"] == "aarch64"
 
 
 def test_the_node_is_read_with_its_gpu_its_ports_and_their_owners(cluster: Cluster) -> None:
-    gpu = module(cluster, "gb10.cluster.gpu_info")
+    gpu = cluster.module("gb10.cluster.gpu_info")
+    assert gpu["changed"] is False
     assert [(each["name"], each["capability"], each["sm"]) for each in gpu["gpus"]] == [
         ("NVIDIA GB10", "12.1", "sm_121")
     ]
     assert gpu["unified_memory"] is True
-    node = module(cluster, "gb10.cluster.node_info", model="/srv/models/tiny")
+    node = cluster.module("gb10.cluster.node_info", model="/srv/models/tiny")
     assert set(node["interfaces"]) == {"lo", "enP7s7", "enp1s0f0np0", "enp1s0f1np1", "enP2p1s0f0np0", "enP2p1s0f1np1"}
     assert node["interfaces"]["enP7s7"]["addresses"] == [f"{cluster.nodes['spark1']['ansible_host']}/24"]
     owners = {each["port"]: each["unit"] for each in node["listeners"]}

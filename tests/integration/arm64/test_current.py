@@ -1,30 +1,44 @@
 """The locked packages of `current` for a Spark, on a host of its architecture without a GPU.
 
-The parser of `vllm serve` is not tested here: without NVIDIA's driver vLLM finds no device, and raises RuntimeError.
+Stubs of the driver's libraries report a GB10, so vLLM chooses its platform for CUDA. No kernel can run.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from live_cluster import Cluster
 from locks import installed
+from real_parser import asked, assert_table, planned
 from repository import ROOT
 from testinfra.host import Host
 
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import ORACLE, UTILS
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
 STACK = stacks.STACKS["current"]
+DRIVER, PATCHED = "/usr/local/lib/gb10-lab/driver", "/opt/patched"
+VERSIONS = ["torch:__version__", "triton:__version__", "flashinfer:__version__", "ray:__version__"]
+COMPILED = ["vllm._C_stable_libtorch:__name__", "vllm._moe_C_stable_libtorch:__name__"]
+#: Patched functions, and what they return on a GB10.
+PATCHES = {
+    f"vllm.{UTILS.removesuffix('.py').replace('/', '.')}:cutlass_fp8_supported": False,
+    "vllm.model_executor.kernels.linear.scaled_mm.cutlass:CutlassFP8ScaledMMLinearKernel.is_supported": [
+        False,
+        "CutlassFP8ScaledMMLinearKernel is off on 12.1 (gb10.cluster)",
+    ],
+    f"vllm.{ORACLE.removesuffix('.py').replace('/', '.')}:select_fp8_moe_backend.__name__": "select_fp8_moe_backend",
+}
 
 
 @pytest.fixture(scope="module")
-def python(cluster: Cluster, head: Host) -> str:
-    """Return an interpreter of the host that imports the packages. The machine installs them once, in seconds."""
+def site(cluster: Cluster, head: Host) -> str:
+    """Return the folder of the packages on the host. The machine installs them once, in seconds."""
     text = (ROOT / "roles/gb10/files" / STACK.lock).read_text(encoding="utf-8")
     release = head.check_output("python3 -c 'import sys; print(*sys.version_info[:2], sep=\".\")'")
     (bind,) = cluster.nodes["spark1"]["lab_binds"]
@@ -35,21 +49,76 @@ def python(cluster: Cluster, head: Host) -> str:
             shutil.rmtree(older)
         entries = installed.requirements(text)
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-            site = installed.install(
+            packages = installed.install(
                 [entry for entry in entries if entry.version], installed.uv(entries), Path(folder), release
             )
-            site.rename(target)
+            packages.rename(target)
+    return f"{bind['dest']}/{name}"
+
+
+@pytest.fixture(scope="module")
+def patched(cluster: Cluster, head: Host, site: str) -> dict[str, Any]:
+    """Patch a copy of vLLM's sources, and return the result."""
+    head.check_output(f"rm -rf {PATCHED}; mkdir {PATCHED}")
+    head.check_output(f"cd {site}; find vllm -name '*.py' -exec cp --parents --target-directory={PATCHED} {{}} +")
+    head.check_output(f"cd {site}; find vllm -name '*.so' -exec ln -s {site}/{{}} {PATCHED}/{{}} ';'")
+    return patch(cluster)
+
+
+def patch(cluster: Cluster) -> dict[str, Any]:
+    given = {"package_dir": f"{PATCHED}/vllm", "capability": "12.1", "mechanism": "source"}
+    return cluster.module("gb10.cluster.vllm_patch", **given)
+
+
+@pytest.fixture(scope="module")
+def answer(head: Host, site: str, patched: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of the patched vLLM beside stubs of NVIDIA's driver. One process, because it takes minutes."""
+    assert patched["changed"]
+    # Each function of the driver that vLLM's modules name returns CUDA_ERROR_NO_DEVICE.
+    undefined = head.check_output(
+        f"find {site}/vllm -name '*.so' -exec readelf --wide --dyn-syms {{}} + "
+        "| sed -nE 's/.* UND (cu[A-Z][A-Za-z_0-9]*)$/\\1/p' | sort -u"
+    ).splitlines()
+    assert "cuMemCreate" in undefined
+    sources = {
+        "libcuda.so.1": "".join(f"int {name}(void) {{ return 100; }}\n" for name in undefined),
+        "libnvidia-ml.so.1": (Path(__file__).parent / "driver/nvml.c").read_text(encoding="utf-8"),
+    }
+    head.check_output(f"mkdir -p {DRIVER}")
+    for name, text in sources.items():
+        head.check_output("printf %%s %s | gcc -shared -fPIC -nostdlib -o %s -x c -", text, f"{DRIVER}/{name}")
     script = "/usr/local/bin/python-current"
-    head.check_output(f"echo '#!/bin/sh\nPYTHONPATH={bind['dest']}/{name} exec python3 \"$@\"' >{script}")
-    head.check_output(f"chmod 755 {script}")
-    return script
+    paths = f"LD_LIBRARY_PATH={DRIVER} PYTHONPATH={PATCHED}:{site}"
+    head.check_output(f"printf '#!/bin/sh\n{paths} exec python3 \"$@\"\n' >{script}; chmod 755 {script}")
+    return asked(head, script, planned(STACK), [*VERSIONS, *COMPILED, *PATCHES])
 
 
-def test_the_packages_of_a_rank_are_imported(head: Host, python: str) -> None:
-    # vLLM's compiled modules need the driver's libcuda.so.1.
-    names = ["torch", "triton", "vllm", "flashinfer", "ray"]
-    program = f"import importlib, json\nfor name in {names}: importlib.import_module(name)\n"
-    program += "import torch, vllm; print(json.dumps([torch.__version__, torch.version.cuda, vllm.__version__]))"
-    torch, cuda, vllm = json.loads(head.check_output("%s -c %s", python, program).splitlines()[-1])
-    assert (torch.partition("+")[0], cuda.partition(".")[0]) == (STACK.torch, "13")
-    assert vllm == STACK.vllm
+def test_the_packages_of_a_rank_are_imported(answer: dict[str, Any]) -> None:
+    assert answer["values"]["torch:__version__"].startswith(f"{STACK.torch}+cu13")
+    assert answer["version"] == STACK.vllm
+    assert answer["ray"]
+
+
+def test_the_parser_is_the_table(answer: dict[str, Any]) -> None:
+    assert_table(answer)
+
+
+def test_the_parser_takes_what_is_planned_for_every_model(answer: dict[str, Any]) -> None:
+    assert answer["refused"] == {}
+
+
+def test_patched_functions_of_vllm_know_a_gb10(answer: dict[str, Any]) -> None:
+    assert {name: answer["values"][name] for name in PATCHES} == PATCHES
+
+
+def test_a_second_patch_changes_nothing_and_a_moved_place_is_found(
+    cluster: Cluster, head: Host, patched: dict[str, Any]
+) -> None:
+    assert patched["vllm_version"] == STACK.vllm
+    assert patch(cluster)["changed"] is False
+    path = f"{PATCHED}/vllm/{ORACLE}"
+    head.check_output(f"sed -i.shipped 's/^def select_fp8_moe_backend/def moved_fp8_moe_backend/' {path}")
+    found = patch(cluster)
+    head.check_output(f"mv {path}.shipped {path}")
+    (entry,) = (entry for entry in found["patches"] if entry["name"] == "fp8_moe_oracle")
+    assert (entry["status"], "select_fp8_moe_backend" in entry["reason"]) == ("unsupported", True), entry
