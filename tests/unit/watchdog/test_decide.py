@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema impor
     DOWN,
     SILENT,
     UP,
+    Alarm,
     Decision,
     Engine,
     Local,
@@ -251,8 +253,107 @@ def test_restarts_of_an_hour_ago_do_not_count() -> None:
 
 def test_an_alarm_without_effect_is_repeated() -> None:
     decisions = run([*healthy(0, 20), *hung(20, 1400, witnesses=(STOPPED,))])
-    assert len(alarms(decisions)) == 2
-    assert len(restarts(decisions)) == 2
+    # A repetition has the times of a new hang: 20 minutes and one sample after the alarm, and 15 s without progress.
+    assert [time for time, _reason in alarms(decisions)] == restarts(decisions) == [36, 1254]
+    assert [time for time, decision in decisions if decision.cleared] == [1238]
+
+
+def test_the_hour_of_a_restart_ends_after_an_hour_and_has_no_restart_of_later() -> None:
+    old = State(time=4000.0, restarts=(399.9, 400.0, 400.1, 3999.0, 4000.0, 4000.1))
+    kept = (400.1, 3999.0, 4000.0)
+    for sample in (Sample(4000.0, UP, engine(5)), Sample(4000.0, DOWN)):
+        assert decide.step(old, sample, SETTINGS).state.restarts == kept
+
+
+def test_a_load_forgets_the_alarm_and_keeps_the_witnesses() -> None:
+    alarm = Alarm(10.0, "x", handled=True)
+    known = State(18.0, True, engine(5), 30.0, 30.0, (), 12.0, alarm, (16.0,))
+    down = decide.step(known, Sample(20.0, DOWN, witnesses=(STOPPED,)), SETTINGS)
+    assert down == Decision(State(20.0, witnesses=(STOPPED,), restarts=(16.0,)), cleared=True)
+    assert not decide.step(replace(known, alarm=None), Sample(20.0, DOWN), SETTINGS).cleared
+    again = decide.step(known, Sample(20.0, UP, engine(1, generated=1)), SETTINGS)
+    assert again == Decision(State(20.0, True, engine(1, generated=1), restarts=(16.0,)), cleared=True), "a new start"
+    further = decide.step(known, Sample(20.0, UP, engine(6, generated=101)), SETTINGS)
+    expected = State(20.0, True, engine(6, generated=101), probed=12.0, restarts=(16.0,))
+    assert further == Decision(expected, cleared=True), "progress is no start, so the last request counts"
+    before = decide.step(known, Sample(20.0, UP, engine(1, generated=0)), SETTINGS)
+    assert before.state.armed is False, "no answer yet"
+
+
+@pytest.mark.parametrize(
+    ("passed", "sample", "stalled", "waited"),
+    [
+        (2, {}, 12, 22),
+        (40, {}, 25, 35),
+        (-5, {}, 10, 20),
+        (2, {"engine": None, "server": SILENT}, 12, 22),
+        (2, {"engine": engine(6)}, 0, 0),
+        (2, {"engine": engine(5, running=0)}, 0, 0),
+        (2, {"engine": engine(5, running=0), "probing": True}, 12, 22),
+        (2, {"engine": replace(engine(5, running=0), requests=1)}, 0, 22),
+    ],
+)
+def test_only_an_observed_time_without_progress_counts(
+    passed: float, sample: dict[str, Any], stalled: float, waited: float
+) -> None:
+    marks = sample.get("engine") or engine(5)
+    known = State(100.0, True, replace(marks, marks=engine(5, marks.running).marks), 10.0, 20.0, probed=99.0)
+    found = decide.step(known, replace(Sample(100.0 + passed, UP, engine(5)), **sample), SETTINGS).state
+    assert (found.stalled, found.waited) == (stalled, waited)
+
+
+def test_an_engine_with_open_requests_gets_a_probe_after_ten_seconds_and_then_each_minute() -> None:
+    decisions = idle_with_requests(150, answered_after=4)
+    assert [time for time, decision in decisions if decision.probe] == [10, 70, 130]
+    assert not any(decision.probe for _time, decision in run([*healthy(0, 20), *hung(20, 30, witnesses=(STOPPED,))]))
+    unarmed = replace(engine(5, running=0, generated=0), requests=1)
+    assert not any(decision.probe for _time, decision in run(hung(0, 100, engine=unarmed)))
+
+
+@pytest.mark.parametrize(
+    ("stalled", "waited", "witnesses", "expected"),
+    [
+        (14.0, 14.0, (STOPPED,), True),
+        (13.9, 13.9, (STOPPED,), False),
+        (14.0, 119.0, (), True),
+        (100.0, 119.5, (), True),
+        (13.9, 119.0, (), False),
+        (100.0, 118.9, (), False),
+    ],
+)
+def test_an_alarm_comes_at_its_time(stalled: float, waited: float, witnesses: tuple[str, ...], expected: bool) -> None:
+    known = State(100.0, True, engine(5), stalled, waited, witnesses)
+    assert bool(decide.step(known, Sample(101.0, UP, engine(5), witnesses=witnesses), SETTINGS).raised) is expected
+
+
+@pytest.mark.parametrize(
+    ("waited", "probed", "expected"),
+    [(9.0, None, True), (8.9, None, False), (9.0, 41.0, True), (9.0, 41.1, False), (200.0, 0.0, True)],
+)
+def test_a_request_of_the_watchdog_comes_at_its_time(waited: float, probed: float | None, expected: bool) -> None:
+    idle = replace(engine(5, running=0), requests=1)
+    known = State(100.0, True, idle, 0.0, waited, probed=probed)
+    found = decide.step(known, Sample(101.0, UP, idle), SETTINGS)
+    assert (found.probe, found.state.probed) == (expected, 101.0 if expected else probed)
+
+
+def test_no_restart_is_permitted_by_a_limit_of_none() -> None:
+    decisions = run([*healthy(0, 20), *hung(20, 60, witnesses=(STOPPED,))], replace(SETTINGS, restarts_per_hour=0))
+    refused = [(time, decision.refused) for time, decision in decisions if decision.refused]
+    assert refused == [(36, "no restart: 0 in the last hour, at most 0 are permitted")]
+    assert restarts(decisions) == []
+    alarm = Alarm(100.0, "x", witness=True)
+    known = State(100.0, True, engine(5), alarm=alarm, restarts=(1.0, 2.0))
+    found = decide.step(known, Sample(101.0, UP, engine(5)), replace(SETTINGS, restarts_per_hour=1))
+    assert found.refused.startswith("no restart: 2 in"), "before the limit was lowered"
+
+
+@pytest.mark.parametrize(("compiling", "expected"), [(False, [140]), (True, [])])
+def test_a_compilation_excuses_only_a_hang_without_a_witness(compiling: bool, expected: list[float]) -> None:
+    found = alarms(run([*healthy(0, 20), *hung(20, 200, compiling=compiling)]))
+    assert [time for time, _reason in found] == expected
+    found = alarms(run([*healthy(0, 20), *hung(20, 200, compiling=compiling, witnesses=(STOPPED,))]))
+    assert [time for time, _reason in found] == [36]
 
 
 def process(pid: int, state: str = "S", name: str = "ray::RayWorkerProc") -> Process:

@@ -29,8 +29,17 @@ from waiting import wait_until
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_local, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 from ansible_collections.gb10.cluster.plugins.module_utils.service import keys
-from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import io_evidence, io_node, io_watch, parse
-from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import DOWN, SILENT, UP
+from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import decide, io_evidence, io_node, io_watch, parse
+from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import (
+    DOWN,
+    SILENT,
+    UP,
+    Decision,
+    Engine,
+    Process,
+    Sample,
+    State,
+)
 
 KEY = "ab" * 32
 UNIT = "gb10-vllm.service"
@@ -631,7 +640,7 @@ def test_the_program_runs_from_its_installed_file(tmp_path: Path, server: tuple[
             assert process.wait(10) == 0
 
 
-@pytest.mark.parametrize("form", ["{folder}/notify", "@{folder}/notify"])
+@pytest.mark.parametrize("form", ["{folder}/notify", "@{folder}/no@tify"])
 def test_systemd_is_notified_on_a_path_or_an_abstract_socket(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
@@ -639,7 +648,7 @@ def test_systemd_is_notified_on_a_path_or_an_abstract_socket(
     monkeypatch.setenv("NOTIFY_SOCKET", address)
     io_watch.notify_systemd("READY=1")  # Nobody listens, which is no error.
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.bind(address.replace("@", "\0"))
+        manager.bind(address.replace("@", "\0", 1))
         manager.settimeout(5)
         io_watch.notify_systemd("WATCHDOG=1")
         assert manager.recv(100) == b"WATCHDOG=1"
@@ -690,3 +699,473 @@ def test_the_evidence_knows_each_secret_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "secret.env"
     path.write_text(f"# salt x\n{systemd.environment_file(values)}", encoding="utf-8")
     assert io_evidence.secrets([str(path)]) >= set(values.values())
+
+
+class Still:
+    """The outside of a watchdog that does not run: a clock that a test sets, and what systemctl was told."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.state, self.orders, self.said = 1000.0, "active", list[str](), list[str]()
+        self.processes: list[Process] = []
+        self.given = Cluster(folder, "http://127.0.0.1:9").given
+        clock = SimpleNamespace(
+            monotonic=lambda: self.now, sleep=self.sleep, time=lambda: 5.0, gmtime=time.gmtime, strftime=time.strftime
+        )
+        monkeypatch.setattr(io_watch, "time", clock)
+        monkeypatch.setattr(io_watch, "say", self.said.append)
+        monkeypatch.setattr(io_watch, "systemctl", self.systemctl)
+        monkeypatch.setattr(io_node, "processes", lambda _units: self.processes)
+        monkeypatch.setattr(io_node, "metrics", lambda _server, _unit: (SILENT, None))
+        monkeypatch.setattr(io_node, "unreachable", list)
+        monkeypatch.setattr(os, "kill", lambda pid, number: self.orders.append(f"{number.name} {pid}"))
+        monkeypatch.setattr(io_watch.threading.Thread, "start", lambda _thread: None)
+        monkeypatch.setenv("STATE_DIRECTORY", str(folder))
+        self.folder = folder
+
+    def sleep(self, seconds: float) -> None:
+        self.orders.append(f"sleep {seconds:g}")
+        self.now += seconds
+
+    def systemctl(self, *arguments: str) -> str:
+        self.orders.append(" ".join(arguments))
+        return self.state if arguments[0] == "show" else ""
+
+    def head(self, **given: Any) -> io_watch.Head:
+        return io_watch.Head(self.given["head"] | given, KEY)
+
+    def worker(self, **given: Any) -> io_watch.Worker:
+        return io_watch.Worker(self.given["worker"] | given, WORKER_KEY)
+
+    def answer(self, worker: io_watch.Worker, number: int, **changed: Any) -> None:
+        """Give a worker the reply of the head to a report."""
+        reply = {"to": "spark2", "sender": worker.session, "nonce": f"n{number}", "number": number, **changed}
+        assert worker.receive(parse.message(reply, WORKER_KEY), None) == b""
+
+
+@pytest.fixture
+def still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Still:
+    return Still(tmp_path, monkeypatch)
+
+
+TRIED = "try-restart --no-block gb10-ray.service"
+
+
+@pytest.mark.parametrize(("mode", "acts"), [("auto", True), ("restart", True), ("report", False)])
+def test_a_worker_restarts_its_service_once_and_after_the_grace_time(still: Still, mode: str, acts: bool) -> None:
+    worker = still.worker(mode=mode)
+    still.processes = [Process(7, "VLLM::Worker_TP", "T"), Process(8, "sh", "T"), Process(9, "python", "S")]
+    worker.tick(None)
+    still.answer(worker, 1, restarts=3)
+    worker.tick(None)
+    still.answer(worker, 2, restarts=3)
+    assert worker.since is None, "the first number is of the time before, and an equal one is no restart"
+    still.answer(worker, 3, restarts=4)
+    still.orders.clear()
+    worker.tick(None)
+    assert still.orders == ["SIGKILL 7"] * acts
+    still.now += 45
+    still.processes = still.processes[1:]
+    worker.tick(None)
+    assert TRIED not in still.orders, "not yet"
+    still.now += 0.1
+    for _tick in range(2):
+        worker.tick(None)
+    assert still.orders.count(TRIED) == acts
+    assert (
+        "restarting gb10-ray.service: after the restart of the server, process 8 (sh) is stopped" in still.said
+    ) is acts
+
+
+def test_a_worker_asks_systemd_every_30_s_and_not_in_each_sample(still: Still) -> None:
+    worker = still.worker(units=[UNIT])
+    still.now, still.state = 3.0, f"Id={UNIT}\nActiveState=failed"
+    for seconds in (0, 29, 1, 29.5):
+        still.now += seconds
+        worker.tick(None)
+    assert still.orders == [f"show --property=Id,ActiveState {UNIT}"] * 2
+    assert worker.failed == (UNIT,)
+
+
+def test_a_report_has_the_observations_and_the_next_number(still: Still) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as head:
+        head.bind(("127.0.0.1", 0))
+        head.settimeout(5)
+        worker = still.worker(port=head.getsockname()[1], units=[UNIT])
+        still.state, still.processes = f"Id={UNIT}\nActiveState=failed", [Process(7, "cicc", "T")]
+        connection = worker.open()
+        assert connection is not None
+        with connection:
+            reports = []
+            for number in (1, 2):
+                assert worker.tick(connection) == {"witnesses": ("process 7 (cicc) is stopped",), "serves": False}
+                reports.append(parse.content(head.recv(2000), WORKER_KEY))
+                still.answer(worker, number)
+    known: dict[str, Any] = {"to": "head", "sender": worker.session, "witnesses": ["process 7 (cicc) is stopped"]}
+    known |= {"compiling": True, "failed": [UNIT]}
+    assert reports == [{**known, "number": 1, "nonce": ""}, {**known, "number": 2, "nonce": "n1"}]
+
+
+def test_a_worker_trusts_the_last_reply_for_six_seconds(still: Still) -> None:
+    worker = still.worker()
+    still.answer(worker, 1, serves=True)
+    assert worker.restarts == 0, "without a number"
+    still.now += 6
+    assert worker.tick(None)["serves"] is True
+    still.now += 0.1
+    assert worker.tick(None)["serves"] is False
+    still.answer(worker, 2, serves=True)
+    still.answer(worker, 3, serves=True, to="spark3")
+    still.answer(worker, 3, serves=False, sender="other")
+    assert (worker.tick(None)["serves"], worker.answered, worker.nonce) == (True, 2, "n2")
+    still.answer(worker, 3, serves="yes")
+    assert worker.tick(None)["serves"] is False
+
+
+def test_a_head_replies_to_each_report_of_its_nodes(still: Still) -> None:
+    head = still.head(units=[UNIT])
+    head.restarts, head.serves = 2, True
+    peer = head.peers["spark2"]
+    still.now += 7
+
+    def reply(**report: Any) -> Any:
+        answer = head.receive(parse.message({"to": "head", "sender": "a", **report}, WORKER_KEY), None)
+        return parse.content(answer, WORKER_KEY)
+
+    known = {"to": "spark2", "nonce": head.session, "sender": "a", "restarts": 2, "serves": True}
+    assert reply(nonce="", number=5) == {**known, "number": 5}, "the first report cannot have the nonce"
+    assert reply(nonce=head.session) == {**known, "number": 0}, "without a number"
+    assert (peer.heard, peer.numbers) == (1000.0, {})
+    assert reply(nonce=head.session, number=1, compiling=1, failed=[UNIT, "x"]) == {**known, "number": 1}
+    assert (peer.heard, peer.compiling, peer.failed, peer.numbers) == (1007.0, True, (UNIT,), {"a": 1})
+    assert head.receive(b"", None) == b""
+
+
+def test_a_head_forgets_the_oldest_of_many_sessions(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_watch, "_SESSIONS", 2)
+    head = still.head()
+    for sender in "abca":
+        report = {"to": "head", "nonce": head.session, "sender": sender, "number": 1}
+        head.receive(parse.message(report, WORKER_KEY), None)
+    assert list(head.peers["spark2"].numbers) == ["c", "a"]
+
+
+def sampled(still: Still, monkeypatch: pytest.MonkeyPatch, head: io_watch.Head) -> tuple[Sample, dict[str, Any]]:
+    """Return the next sample of a head, and its status."""
+    found: list[Sample] = []
+    step = decide.step
+    monkeypatch.setattr(decide, "step", lambda state, sample, given: found.append(sample) or step(state, sample, given))
+    status = head.tick(None)
+    monkeypatch.setattr(decide, "step", step)
+    assert still.now == found[0].time
+    return found[0], status
+
+
+def test_a_head_combines_what_all_nodes_show(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = still.head(peers={"spark2": "192.0.2.2", "spark3": "192.0.2.3", "spark4": "192.0.2.4"})
+    asked: list[Any] = []
+    monkeypatch.setattr(io_node, "unreachable", lambda nodes: asked.append(nodes) or ["spark4"] * ("spark4" in nodes))
+    engine = Engine((1.0,), 1.0, 1.0)
+    monkeypatch.setattr(io_node, "metrics", lambda _server, unit: (UP, engine) if unit == UNIT else (DOWN, None))
+    still.processes = [Process(7, "VLLM::Worker_TP", "T")]
+    own = "spark1: process 7 (VLLM::Worker_TP) is stopped"
+    still.now += 6
+    assert sampled(still, monkeypatch, head)[0] == Sample(1006.0, UP, engine, witnesses=(own,))
+    still.now += 0.1
+    for name, seconds in {"spark2": 1.0, "spark3": 6.1, "spark4": 6.1}.items():
+        head.peers[name].heard = still.now - seconds
+        head.peers[name].witnesses = ("rank process 8 ended",)
+        head.peers[name].compiling = name == "spark2"
+    monkeypatch.setattr(io_node, "metrics", lambda _server, _unit: (SILENT, engine))
+    head.probing.set()
+    sample, status = sampled(still, monkeypatch, head)
+    assert asked == [{}, {"spark3": "192.0.2.3", "spark4": "192.0.2.4"}]
+    witnesses = (own, "spark2: rank process 8 ended", "spark4: no connection on the fabric")
+    assert sample == Sample(1006.1, SILENT, None, True, True, witnesses, ("spark4",))
+    assert (head.serves, status["witnesses"], status["armed"]) == (False, list(witnesses), True)
+
+
+@pytest.mark.parametrize(
+    ("stalled", "text", "expected"),
+    [
+        (5.0, None, ["spark1: the port of NCCL RAS is silent"]),
+        (5.0, "INCOMPLETE", ["spark1: NCCL RAS reports INCOMPLETE"]),
+        (5.0, "", []),
+        (4.9, None, []),
+    ],
+)
+def test_ras_is_asked_only_while_the_engine_stalls(
+    still: Still, monkeypatch: pytest.MonkeyPatch, stalled: float, text: str | None, expected: list[str]
+) -> None:
+    head = still.head(peers={})
+    engine = Engine((1.0,), 1.0, 1.0)
+    head.state = State(still.now, True, engine, stalled, restarts=(900.0,))
+    monkeypatch.setattr(io_node, "ras", lambda _units: text)
+    monkeypatch.setattr(io_node, "metrics", lambda _server, _unit: (UP, engine))
+    still.now += 1.7
+    sample, status = sampled(still, monkeypatch, head)
+    assert list(sample.witnesses) == expected
+    assert status == {"armed": True, "stalled": 7, "witnesses": expected, "last_alarm": "", "restarts": 1}
+
+
+def test_the_evidence_comes_before_the_restart_that_ends_it(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = still.head()
+    events: list[tuple[str, ...]] = []
+    monkeypatch.setattr(head, "_notify", lambda *event: events.append(event))
+    collected: list[Any] = []
+
+    def collect(folder: str, keep: int, alarm: dict[str, Any], *_others: Any) -> str:
+        still.orders.append("collect")
+        collected.append((folder, keep, alarm))
+        return "/evidence/1"
+
+    monkeypatch.setattr(io_evidence, "collect", collect)
+    state = State(restarts=(10.5, 20.0))
+    head._follow(Decision(state, raised="hung", restart=True, cleared=True, refused="no more"))
+    saved = still.folder / "restarts.json"
+    assert json.loads(saved.read_text(encoding="utf-8")) == {"boot": io_node.boot(), "times": [10.5, 20.0]}
+    assert stat.S_IMODE(saved.stat().st_mode) == 0o600
+    assert still.head().state.restarts == (10.5, 20.0), "another start of the watchdog"
+    while not head.actions.empty():
+        head.actions.get()()
+    assert still.orders == ["collect", "show --property=ActiveState --value " + UNIT, f"try-restart --no-block {UNIT}",
+        "sleep 10", "show --property=ActiveState --value " + UNIT]  # fmt: skip
+    alarm = {"reason": "hung", "node": "spark1", "clock": 5.0, "mode": "restart"}
+    assert collected == [(str(still.folder / "evidence"), 2, alarm)]
+    assert head.last.endswith(" UTC: hung") and len(head.last) == len("2026-01-01 00:00:00 UTC: hung")
+    assert events == [("alarm", "hung", "/evidence/1"), ("restart", head.last, ""), ("refused", "no more", "")]
+    assert (head.restarts, head.since, head.state) == (1, 1000.0, state)
+    over = "the alarm is over: the server progressed or ended"
+    begun = f"restarting {UNIT} and with it all ranks"
+    assert still.said == ["ALARM: hung", over, "no more", "evidence: /evidence/1", begun]
+
+
+def test_evidence_that_cannot_be_written_is_notified_all_the_same(
+    still: Still, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (still.folder / "evidence").write_text("", encoding="utf-8")
+    monkeypatch.setattr(io_node, "ras", lambda _units: "")
+    head, events = still.head(), list[tuple[str, ...]]()
+    monkeypatch.setattr(head, "_notify", lambda *event: events.append(event))
+    head._collect("hung")
+    assert events == [("alarm", "hung", "")]
+    assert "the evidence could not be written: " in still.said[0] and "evidence" in still.said[0]
+
+
+@pytest.mark.parametrize(("state", "orders"), [("deactivating", 1), ("active", 0), ("activating", 0)])
+def test_only_a_server_that_was_told_to_end_and_still_does_is_killed(still: Still, state: str, orders: int) -> None:
+    head = still.head()
+    tell = still.systemctl
+
+    def systemctl(*arguments: str) -> str:
+        tell(*arguments)
+        return "active" if len(still.orders) == 1 and state != "activating" else state
+
+    io_watch.systemctl = systemctl
+    still.now = 1003.0
+    head._restart()
+    assert still.orders.count(f"kill --signal=SIGKILL {UNIT}") == orders
+    assert (f"killing {UNIT}: it did not end within 10 s of the restart" in still.said) is bool(orders)
+    assert still.now == 1013.0 and head.restarts == 1
+
+
+@pytest.mark.parametrize(("follow", "expected"), [("gb10-ray.service", 1), (UNIT, 0)])
+def test_what_outlives_a_restart_on_the_head_restarts_rays_service(still: Still, follow: str, expected: int) -> None:
+    head = still.head(follow_unit=follow)
+    still.processes = [Process(1, "raylet", "T")]
+    head.observe()
+    head.restarted()
+    still.now += 45.1
+    head._follow(Decision(State()))
+    assert head.actions.qsize() == expected
+    if expected:
+        head.actions.get()()
+        assert still.orders[-1] == TRIED
+
+
+def test_a_failed_action_does_not_end_the_following_ones(still: Still) -> None:
+    head, done = still.head(), list[int]()
+
+    def end() -> None:
+        raise KeyboardInterrupt
+
+    for action in (lambda: done.append(1), lambda: 1 // 0, lambda: done.append(2), end):
+        head.actions.put(action)
+    with pytest.raises(KeyboardInterrupt):
+        head._act()
+    assert done == [1, 2]
+    assert still.said == ["an action failed: ZeroDivisionError('integer division or modulo by zero')"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ((True, ""), []),
+        ((False, "HTTP 500"), ["the watchdog's request failed: HTTP 500"]),
+        (OSError("no file"), ["the watchdog's request was not sent: no file"]),
+        (ValueError("no key"), ["the watchdog's request was not sent: no key"]),
+    ],
+)
+def test_each_end_of_a_probe_permits_the_next_one(
+    still: Still, monkeypatch: pytest.MonkeyPatch, answer: Any, said: list[str]
+) -> None:
+    def answers(*given: Any) -> Any:
+        assert given[1:] == ("tiny", 60, io_client.api_key("/etc/gb10/api.key"))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(io_client, "answers", answers)
+    head = still.head(key_file="/etc/gb10/api.key")
+    head._follow(Decision(State(), probe=True))
+    assert head.probing.is_set()
+    head._probe()
+    assert (head.probing.is_set(), still.said) == (False, said)
+
+
+@pytest.mark.parametrize(
+    "saved", ["{", "[]", '{"boot": "B"}', '{"boot": "B", "times": 5}', '{"boot": "B", "times": ["x"]}']
+)
+def test_a_record_of_restarts_that_cannot_be_read_is_reported(
+    still: Still, monkeypatch: pytest.MonkeyPatch, saved: str
+) -> None:
+    monkeypatch.setattr(io_node, "boot", lambda: "B")
+    path = still.folder / "restarts.json"
+    path.write_text(saved, encoding="utf-8")
+    assert still.head().state.restarts == ()
+    assert still.said[0].startswith("the record of restarts cannot be read, so the watchdog assumes none: ")
+    path.write_text('{"boot": "B", "times": [1, 2.5]}', encoding="utf-8")
+    assert still.head().state.restarts == (1.0, 2.5)
+    path.write_text('{"boot": "earlier", "times": 7}', encoding="utf-8")
+    assert still.head().state.restarts == ()
+    path.unlink()
+    assert still.head().state.restarts == ()
+    path.mkdir()
+    assert still.head().state.restarts == ()
+    assert len(still.said) == 2, "no record and an earlier boot are no errors"
+
+
+def test_only_a_head_with_nodes_listens(still: Still) -> None:
+    assert still.head().open() is not None
+    one = still.head()
+    one.key = ""
+    assert one.open() is None
+    # At boot, the address may come later: this machine never has it.
+    for node in (still.head(head_address="192.0.2.1"), still.worker(head_address="192.0.2.1")):
+        connection = node.open()
+        assert connection is not None
+        with connection:
+            assert connection.getsockname()[0] == ("192.0.2.1" if isinstance(node, io_watch.Head) else "0.0.0.0")
+            with pytest.raises(BlockingIOError):
+                connection.recv(1)
+
+
+def test_messages_are_handled_until_the_next_sample_is_due(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(still.folder))
+    told, waited, samples = list[str](), list[float](), list[float]()
+    monkeypatch.setattr(io_watch, "notify_systemd", told.append)
+    node: Any = SimpleNamespace(given={"interval": 2, "mode": "report", "head": False})
+
+    def tick(_connection: object) -> dict[str, Any]:
+        samples.append(still.now)
+        still.now += 0.5
+        return {"serves": True}
+
+    def receive(_node: object, _connection: object, seconds: float) -> bool:
+        waited.append(seconds)
+        still.now += min(seconds, 1.0)
+        return seconds > 1
+
+    node.tick = tick
+    monkeypatch.setattr(io_watch, "receive", receive)
+    io_watch.serve(node, None, lambda: len(samples) == 2)
+    assert (samples, waited) == ([1000.0, 1002.0], [1.5, 0.5, 0.0])
+    assert told == ["READY=1", "WATCHDOG=1", "WATCHDOG=1"]
+    path = still.folder / "status.json"
+    assert json.loads(path.read_text(encoding="utf-8")) == {"mode": "report", "head": False, "serves": True}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "key", "expected"),
+    [
+        ("a head", {"head": True}, f"{KEY}\nmark\n", (io_watch.Head, KEY)),
+        ("a worker", {"head": False}, f"{KEY}\n", (io_watch.Worker, KEY)),
+        ("a cluster of one node", {"head": True, "peers": {}}, "", (io_watch.Head, "")),
+    ],
+)
+def test_a_watchdog_runs_until_it_is_told_to_end(
+    still: Still, monkeypatch: pytest.MonkeyPatch, name: str, settings: dict[str, Any], key: str, expected: Any
+) -> None:
+    (still.folder / "settings").write_text(json.dumps(still.given["head"] | settings), encoding="utf-8")
+    (still.folder / "key").write_text(key, encoding="utf-8")
+    handlers: dict[int, Any] = {}
+    monkeypatch.setattr(io_watch.signal, "signal", handlers.__setitem__)
+    ran: list[Any] = []
+
+    def serve(node: Any, connection: socket.socket | None, ended: Callable[[], bool]) -> None:
+        before = ended()
+        handlers[signal.SIGTERM](signal.SIGTERM, None)
+        ran.append((type(node), node.key, connection is not None, before, ended()))
+        if connection:
+            connection.close()
+
+    monkeypatch.setattr(io_watch, "serve", serve)
+    assert io_watch.main([str(still.folder / "settings"), str(still.folder / "key")]) == 0
+    assert ran == [(*expected, bool(key), False, True)], name
+
+
+def test_a_message_that_is_none_is_dropped(still: Still) -> None:
+    """A wrong number in a message of a node with a key, an empty one, and a long one."""
+    head = still.head()
+    connection = head.open()
+    assert connection is not None
+    with connection, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.connect(connection.getsockname())
+        sender.setblocking(False)
+        assert io_watch.receive(head, connection, 0) is io_watch.receive(head, None, 0) is False
+        known = {"to": "head", "nonce": head.session, "sender": "a"}
+        for data in (
+            *(parse.message({**known, "number": number}, WORKER_KEY) for number in ("x", [])),
+            b"",
+            b"x" * 2000,
+        ):
+            sender.send(data)
+            assert io_watch.receive(head, connection, 1)
+            with pytest.raises(BlockingIOError):
+                sender.recv(2000)
+        sender.send(parse.message({**known, "number": 1}, WORKER_KEY))
+        assert io_watch.receive(head, connection, 1) and parse.content(sender.recv(2000), WORKER_KEY)
+
+
+@pytest.mark.parametrize(
+    ("script", "expected", "said"),
+    [
+        ("echo ' active '", "active", ""),
+        ("echo x; echo ' not loaded ' >&2; exit 5", "x", "systemctl show a failed: not loaded\n"),
+        ("", "", ""),
+    ],
+)
+def test_a_failed_systemctl_is_reported(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    script: str,
+    expected: str,
+    said: str,
+) -> None:
+    monkeypatch.setenv("PATH", f"{program(tmp_path / 'bin', 'systemctl', script)}:{os.defpath}")
+    assert (io_watch.systemctl("show", "a"), capsys.readouterr().out) == (expected, said)
+
+
+def test_a_systemctl_without_an_end_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert io_watch.restart(UNIT) is False
+    absent = "systemctl show --property=ActiveState --value gb10-vllm.service failed: [Errno 2]"
+    unknown = f"{UNIT} was not restarted: it is unknown\n"
+    assert (found := capsys.readouterr().out).startswith(absent) and found.endswith(unknown)
+    monkeypatch.setattr(io_watch, "_COMMAND_SECONDS", 0.01)
+    program(tmp_path, "systemctl", "exec /bin/sleep 5")
+    assert io_watch.restart(UNIT) is False
+    assert "timed out" in (found := capsys.readouterr().out) and found.endswith(unknown)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+
 import pytest
 
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import decide, parse
-from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import Local, Process
+from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import Engine, Local, Process
 
 #: Printed by vLLM 0.32.0, abridged.
 METRICS = """# TYPE vllm:num_requests_running gauge
@@ -38,6 +41,7 @@ def test_metrics() -> None:
     assert found is not None
     assert (found.processed, found.running) == (90.0, 3.0)
     assert found.marks == (31.0, 50.0, 40.0, 0.25, 3.0, 1.0)
+    assert parse.engine("vllm:generation_tokens_total 2") == Engine((0.0, 2.0, 0.0, 0.0, 0.0, 0.0), 2.0, 0.0, 0)
     assert parse.engine("") is None
     assert parse.engine("<html>") is None
 
@@ -55,6 +59,7 @@ def test_each_kind_of_step_changes_a_mark(old: str, new: str) -> None:
         ("12 (ray::RayWorkerP) T 1 12", Process(12, "ray::RayWorkerP", "T")),
         ("12 (a) R) (b) S 1 12", Process(12, "a??R???b", "S")),
         ("12 (\x1b[2J\nALARM: forged) T 1 12", Process(12, "??2J?ALARM:?for", "T")),
+        (f"12 ({'a' * 16}) S 1", Process(12, "a" * 15, "S")),
         ("", None),
     ],
 )
@@ -81,10 +86,21 @@ def test_a_message_needs_the_key() -> None:
     data = parse.message({"node": "spark2", "witnesses": ["x"]}, KEY)
     assert parse.content(data, KEY) == {"node": "spark2", "witnesses": ["x"]}
     assert parse.content(data, "1" * 64) is None
+    assert parse.message({"b": [1, 2], "a": "x"}, KEY)[64:] == b'{"a":"x","b":[1,2]}'
     assert parse.content(data[:-1] + b"]", KEY) is None
     assert parse.content(b"", KEY) is None
     assert parse.content(parse.message(["x"], KEY), KEY) is None  # type: ignore[arg-type]
     assert parse.content(b"\xff" * 100, KEY) is None
+    for body in (b"{", b"\xff"):
+        wrong = hmac.new(KEY.encode(), body, hashlib.sha256).hexdigest().encode() + body
+        assert parse.content(wrong, KEY) is None, "the key, and no JSON"
+
+
+@pytest.mark.parametrize(("length", "read"), [(1400, True), (1401, False)])
+def test_a_message_fits_into_a_datagram_of_the_fabric(length: int, read: bool) -> None:
+    data = parse.message({"x": "y" * (length - 64 - len('{"x":""}'))}, KEY)
+    assert len(data) == length and (parse.content(data, KEY) is not None) is read
+    assert parse.content(data, KEY, most=length) is not None
 
 
 def test_a_report_with_many_witnesses_fits_into_a_message() -> None:
@@ -109,6 +125,8 @@ def test_a_report_has_the_words_of_a_watchdog_and_no_others() -> None:
         "rank process 7 ended\n",
         "process x (a) is dead",
         " rank process 7 ended",
+        f"process 7 ({'a' * 16}) is dead",
+        f"rank process {10**10} ended",
         7,
         None,
     ]
@@ -122,6 +140,7 @@ def test_a_log_without_requests() -> None:
 
 
 def test_redaction() -> None:
+    assert [parse.redacted("abcd", {"abcd"[:length]}) for length in (3, 4)] == ["abcd", parse.REDACTED]
     text = "key sk-1234 ok\nlong sk-1234-5678\nplain ab"
     assert parse.redacted(text, {"sk-1234", "sk-1234-5678", "ab"}).splitlines() == [
         "key [redacted] ok",
