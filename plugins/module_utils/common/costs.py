@@ -29,7 +29,8 @@ _MOST_TEXT, _MOST_UNCHECKED, _MOST_APART = 8 << 20, 1 << 20, 16 << 20
 MOST_ANSWERS, _MOST_TEXTS = 1024, 2048
 #: The most characters of all that is compiled, and of the forbidden words: a grammar of 22 KB took 0.8 s, one of 45 KB
 #: 3.8 s. The most properties of an object whose number is limited, and their squares in all: 400 took 1 s.
-_MOST_COMPILED, _MOST_PROPERTIES, _MOST_SQUARES = 16 << 10, 128, 16_384
+_MOST_COMPILED, _MOST_PROPERTIES = 16 << 10, 128
+_MOST_SQUARES = _MOST_PROPERTIES**2
 #: The most properties of any object of a schema, and their squares in all: 7,500 took 16 s.
 _MOST_KNOWN, _MOST_KNOWN_SQUARES = 1000, 4_000_000
 #: The most of all prompts, because vLLM verifies the same again for each: the characters of compiled texts, those of
@@ -39,7 +40,7 @@ _MOST_OF_PROMPTS = {
     "words": 256 << 10,
     "choices": 512 << 10,
     "values": 500_000,
-    "squares": 16_384,
+    "squares": _MOST_SQUARES,
     "known_squares": _MOST_KNOWN_SQUARES,
 }
 #: The most characters of a name that vLLM repeats in each part of a stream and in each message to its engine.
@@ -185,7 +186,6 @@ class _Compiled:
     values: int = 0
     choices: int = 0
     lengths: int = 0
-    properties: int = 0
     squares: int = 0
     known: int = 0
     known_squares: int = 0
@@ -193,8 +193,7 @@ class _Compiled:
 
     def large(self, prompts: int) -> bool:
         """Whether one of them is beyond its limit, for each prompt or for all."""
-        limited = self.properties > _MOST_PROPERTIES or self.squares > _MOST_SQUARES
-        limited = limited or self.known > _MOST_KNOWN or self.known_squares > _MOST_KNOWN_SQUARES
+        limited = self.squares > _MOST_SQUARES or self.known > _MOST_KNOWN or self.known_squares > _MOST_KNOWN_SQUARES
         limited = limited or self.choices > _MOST_CHOICES or self.lengths > _MOST_LENGTHS
         limited = limited or any(
             prompts > 1 and prompts * getattr(self, name) > most for name, most in _MOST_OF_PROMPTS.items()
@@ -241,5 +240,4 @@ class _Compiled:
         self.known = max(self.known, len(known))
         self.known_squares += len(known) ** 2
         if "minProperties" in value or "maxProperties" in value:
-            self.properties = max(self.properties, len(known))
             self.squares += len(known) ** 2

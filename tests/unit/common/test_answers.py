@@ -98,3 +98,21 @@ def test_the_texts_beside_the_prompts_are_copied_for_each_answer(body: dict[str,
 )
 def test_each_vector_and_score_needs_memory(path: str, body: dict[str, Any], vectors: int) -> None:
     assert answers.memory(path, body) == vectors * (128 << 10)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "expected"),
+    [
+        (COMPLETIONS, {"prompt": "hi", "user": "xy"}, 0),
+        (COMPLETIONS, {"prompt": "hi", "n": 3, "a": {"bc": ["d", {"e": 1}]}}, 3 * len("bcde") * 2),
+        (COMPLETIONS, {"prompt": ["a", "b"], "user": "xy"}, 2 * len("xy") * 2),
+        ("/rerank", {"query": "x", "documents": ["a", "b"], "user": "xy"}, 2 * (128 << 10)),
+        # An uneven number of characters: half of a token is one.
+        (COMPLETIONS, {"prompt": "abc", "prompt_logprobs": 0}, 2 * 2 * ENTRY),
+        (COMPLETIONS, {"prompt": [7, [8, 9]], "prompt_logprobs": 1}, 3 * 2 * ENTRY),
+        (COMPLETIONS, {"prompt": "ab", "echo": True, "logprobs": 1, "prompt_logprobs": 3, "max_tokens": 1}, (2 + 4) * ENTRY),
+        (COMPLETIONS, {"prompt": "ab", "logprobs": 1, "max_tokens": None}, 8192 * 2 * ENTRY),
+    ],
+)  # fmt: skip
+def test_the_memory_of_an_answer_is_counted_exactly(path: str, body: dict[str, Any], expected: int) -> None:
+    assert answers.memory(path, body) == expected

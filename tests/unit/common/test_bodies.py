@@ -247,3 +247,25 @@ def test_every_value_of_lists_and_large_objects_is_verified(shape: Any) -> None:
 )
 def test_half_of_a_character_is_found(data: bytes, expected: dict[str, Any] | None) -> None:
     assert bodies.members(data) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code", "verified"),
+    [
+        (CHAT, {"q": [0] * 18}, "", False),
+        (CHAT, {"q": [0] * 19}, "", True),
+        (COMPLETIONS, {"prompt": [0] * 20}, "", False),
+        (COMPLETIONS, {"prompt": [0] * 21}, "", True),
+        (CHAT, {"q": [0] * (limits.MOST_MARKS - 2)}, "", True),
+        (CHAT, {"q": [0] * (limits.MOST_MARKS - 1)}, limits.COMPLEX, False),
+        (COMPLETIONS, {"prompt": [0, (1 << 31) - 1] * 30_000}, "", True),
+        (COMPLETIONS, {"prompt": [0, 1 << 31] * 30_000}, limits.COMPLEX, False),
+        (CHAT, {"q": json.loads("[" * 30 + "0" + "]" * 30)}, "", True),
+        (CHAT, {"q": json.loads("[" * 31 + "0" + "]" * 31)}, limits.COMPLEX, False),
+        (CHAT, {"n": 1025, "q": [0] * 30}, "too_many_answers", False),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_each_limit_of_a_body_is_reached_and_not_exceeded(path: str, body: Any, code: str, verified: bool) -> None:
+    found, kind = refused(path, body)
+    assert (found, bool(kind.seen)) == (code, verified)

@@ -84,3 +84,12 @@ def test_a_file_has_an_object_or_a_list(tmp_path: Path, text: str | None, mappin
                 read(str(path), 10)
         else:
             assert read(str(path), 10) == expected
+
+
+def test_the_index_of_a_large_model_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "index.json"
+    path.write_bytes(b"{}".ljust(1 << 25))
+    assert io_json.json_file(str(path)) == {}
+    path.write_bytes(b"{}".ljust((1 << 25) + 1))
+    with pytest.raises(ValueError, match="it is longer than 33554432 bytes"):
+        io_json.json_file(str(path))

@@ -105,3 +105,77 @@ CALL = {"type": "tool_use", "name": "get", "input": {"url": "A" * (9 * MEBI)}}
 )
 def test_what_is_too_much(path: str, body: dict[str, Any], code: str) -> None:
     assert costs.refusal(path, body) == code
+
+
+def schema(**parts: Any) -> dict[str, Any]:
+    return {"structured_outputs": parts}
+
+
+@pytest.mark.parametrize(
+    ("path", "right", "wrong", "code"),
+    [
+        (COMPLETIONS, {"prompt": "x" * 8 * MEBI}, {"prompt": "x" * (8 * MEBI + 1)}, costs.LONG),
+        ("/tokenize", {"prompt": "x" * MEBI}, {"prompt": "x" * (MEBI + 1)}, costs.LONG),
+        (EMBEDDINGS, {"input": ["x" * 8 * MEBI] * 2}, {"input": ["x" * 8 * MEBI] * 2 + ["x"]}, costs.LONG),
+        (EMBEDDINGS, {"input": ["x" * 8 * MEBI]}, {"input": ["x" * (8 * MEBI + 1)]}, costs.LONG),
+        ("/rerank", {"documents": ["x" * MEBI], "max_tokens_per_doc": 9}, {"documents": ["x" * MEBI, "x"], "max_tokens_per_doc": 9}, costs.LONG),
+        ("/generative_scoring", {"query": "x" * 130_000, "items": ["x" * 1072]}, {"query": "x" * 130_000, "items": ["x" * 1073]}, costs.LONG),
+        ("/generative_scoring", {"query": [1] * (8 << 10), "items": ["x"] * 1024}, {"query": [1] * (8 << 10) + [1], "items": ["x"] * 1024}, costs.LONG),
+        (EMBEDDINGS, {"input": ["x"] * 2048}, {"input": ["x"] * 2049}, costs.MANY),
+        (CHAT, {"n": 1024}, {"n": 1025}, costs.MANY),
+        (CHAT, schema(ebnf="a" * (16 << 10)), schema(ebnf="a" * (16 << 10) + "a"), costs.COMPILED),
+        (CHAT, {"bad_words": ["a" * 16_376]}, {"bad_words": ["a" * 16_377]}, costs.COMPILED),
+        (CHAT, schema(choice=["a" * 512] * 256), schema(choice=["a" * 512] * 256 + ["a"]), costs.COMPILED),
+        (CHAT, schema(choice=["a" * 10_000]), schema(choice=["a" * 10_000, "a"]), costs.COMPILED),
+        (CHAT, schema(json=json.dumps("x" * 262_142)), schema(json=json.dumps("x" * 262_143)), costs.COMPILED),
+        (CHAT, schema(json="?" * (16 << 10)), schema(json="?" * (16 << 10) + "?"), costs.COMPILED),
+        (CHAT, {"x": {"patternProperties": {"a" * (16 << 10): 1}}}, {"x": {"patternProperties": {"a" * 16385: 1}}}, costs.COMPILED),
+        (CHAT, {"x": limited(128), "y": {"properties": 5}}, {"x": limited(128), "y": limited(1)}, costs.COMPILED),
+        (CHAT, {"x": [{"properties": limited(1000)["properties"]}] * 4}, {"x": [{"properties": limited(1000)["properties"]}] * 4 + [{"properties": {"a": 1}}]}, costs.COMPILED),
+        # All prompts together.
+        (COMPLETIONS, schema(ebnf="a" * (16 << 10)) | {"prompt": ["a"] * 4}, schema(ebnf="a" * (16 << 10)) | {"prompt": ["a"] * 5}, costs.COMPILED),
+        (COMPLETIONS, {"bad_words": ["a" * 16_376], "prompt": ["a"] * 16}, {"bad_words": ["a" * 16_376], "prompt": ["a"] * 17}, costs.COMPILED),
+        (COMPLETIONS, schema(choice=["a" * 512] * 256) | {"prompt": ["a"] * 4}, schema(choice=["a" * 512] * 256) | {"prompt": ["a"] * 5}, costs.COMPILED),
+        (COMPLETIONS, {"x": [1] * 166_665, "prompt": ["a"] * 3}, {"x": [1] * 166_666, "prompt": ["a"] * 3}, costs.COMPILED),
+        (COMPLETIONS, {"x": limited(64), "prompt": ["a"] * 4}, {"x": limited(64), "prompt": ["a"] * 5}, costs.COMPILED),
+        (CHAT, {"x": [1] * 600_000}, {"x": [1] * 600_000, "user": "u" * 257}, costs.NAMED),
+    ],
+    ids=range(24),
+)  # fmt: skip
+def test_each_limit_is_reached_and_not_exceeded(
+    path: str, right: dict[str, Any], wrong: dict[str, Any], code: str
+) -> None:
+    assert (costs.refusal(path, right), costs.refusal(path, wrong)) == ("", code)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, 1),
+        ([], 1),
+        ("x", 1),
+        ("nan", 1),
+        ("2.9", 2),
+        (True, 1),
+        (0, 0),
+        (-3, -3),
+        (7, 7),
+        (float("inf"), 1025),
+        ("1e400", 1025),
+    ],
+)
+def test_a_number_is_read_as_pydantic_does(value: Any, expected: int) -> None:
+    assert costs.number(value) == expected
+    assert costs.copies({"n": value}) == costs.copies({"sampling_params": {"best_of": value}}) == max(1, expected)
+
+
+def test_each_refusal_has_its_status() -> None:
+    assert {code: status for code, (status, _text) in costs.REFUSALS.items()} == {
+        costs.LONG: 413,
+        costs.MANY: 413,
+        costs.COMPILED: 413,
+        costs.NAMED: 400,
+    }
+    texts = [text for _status, text in costs.REFUSALS.values()]
+    assert "8 Mi characters" in texts[0] and "1 Mi in" in texts[0] and "16 Mi as" in texts[0]
+    assert "16 Ki characters" in texts[2] and "128 Ki" in texts[2] and "256 Ki" in texts[2]

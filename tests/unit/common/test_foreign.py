@@ -33,3 +33,10 @@ def test_a_source_has_a_number_of_lines_in_an_hour_and_the_others_are_counted() 
 def test_a_nodes_text_begins_no_line() -> None:
     facts = {"gpu": {"driver\nproblem": "580\nproblem: run this\x1b[0m"}, "ports": ["a\r", 1, None]}
     assert foreign.plain(facts) == {"gpu": {"driver problem": "580 problem: run this [0m"}, "ports": ["a ", 1, None]}
+
+
+def test_a_quota_is_of_an_hour_and_a_line_of_the_journal_of_4096_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    quota = Quota(1)
+    assert [quota.take("a", second) for second in (5.0, 3604.9, 3605.0)] == [True, False, True]
+    io_journal.say("x" * 5000)
+    assert capsys.readouterr().out == "x" * 4096 + "\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -110,3 +111,62 @@ def test_a_link_on_the_way_to_the_folder_must_be_roots(tree: Path) -> None:
     os.lchown(link, 65534, 65534)
     with pytest.raises(OutsideError, match="belongs to another user"):
         content(link, "sub/a")
+
+
+def test_a_chain_has_as_many_links_as_the_kernel_follows(tree: Path) -> None:
+    for number in range(41):
+        (tree / f"link{number}").symlink_to(f"link{number - 1}" if number else "sub/a")
+    assert content(tree, "link39") == (tree / "link39").read_bytes() == b"a"
+    with pytest.raises(OutsideError, match="is a link in a loop of links"):
+        content(tree, "link40")
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("../../blobs/b", "blob"),
+        ("{cache}/blobs/b", "blob"),
+        ("sub/own", "own"),
+        ("../../blobs/sub/b", None),
+        ("../../other", None),
+        ("../r2/own", None),
+        ("../../../b", None),
+    ],
+)
+def test_a_link_of_a_cache_ends_at_a_blob_of_its_model(tmp_path: Path, target: str, expected: str | None) -> None:
+    cache = tmp_path / "models--x"
+    for name in ("blobs/b", "blobs/sub/b", "other", "snapshots/r1/sub/own", "snapshots/r2/own", "../b"):
+        (cache / name).parent.mkdir(parents=True, exist_ok=True)
+        (cache / name).write_text({"blobs/b": "blob", "snapshots/r1/sub/own": "own"}.get(name, "planted"), "ascii")
+    revision = cache / "snapshots/r1"
+    (revision / "file").symlink_to(target.format(cache=cache))
+    before = os.listdir("/proc/self/fd")  # noqa: PTH208
+    if expected:
+        assert content(revision, "file") == expected.encode()
+        assert Folder(str(revision)).sha256("file") == hashlib.sha256(expected.encode()).hexdigest()
+    else:
+        with pytest.raises(OutsideError, match=f"which is outside of {revision}|leads out of {cache}"):
+            content(revision, "file")
+    assert sorted(Folder(f"{revision}/").names()) == ["file", "sub/own"]
+    with Folder(str(revision)).place("sub") as place:
+        assert os.listdir(place) == ["own"]  # noqa: PTH208
+    assert len(os.listdir("/proc/self/fd")) == len(before), "a descriptor is open"  # noqa: PTH208
+
+
+def test_new_folders_and_files_are_open_to_all(tree: Path) -> None:
+    before = os.umask(0)
+    try:
+        with Folder(str(tree)).place("new", make=True) as place:
+            made = io_beneath.create(place, "b")
+            os.write(made, b"text")
+            assert os.pread(made, 9, 0) == b"text" and not os.get_inheritable(made) and not os.get_inheritable(place)
+            os.close(made)
+    finally:
+        os.umask(before)
+    assert (oct((tree / "new").stat().st_mode), oct((tree / "new/b").stat().st_mode)) == ("0o40755", "0o100644")
+    with pytest.raises(FileNotFoundError), Folder(str(tree)).place("absent"):
+        pass
+    with pytest.raises(OutsideError, match=f"leads out of {tree}"), Folder(str(tree)).place("../beside"):
+        pass
+    with Folder(f"{tree}/../../../../../../../..{tree}").open("sub/a") as found:
+        assert not os.get_inheritable(found)

@@ -65,3 +65,40 @@ def test_the_output_of_a_command_is_limited_in_bytes_and_time(part: str, expecte
     assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout == expected
     hung = io_command.within(["sleep", "600"], part, 5, 1)
     assert subprocess.run(hung, capture_output=True, check=False).returncode == io_command.TIMED_OUT
+
+
+def test_a_program_of_the_machine_is_found_after_those_of_the_path() -> None:
+    """The sbin folders come before /usr/local/bin, where an older Ansible does not look."""
+    asked: list[Any] = []
+
+    def find(name: str, opt_dirs: list[str] | None = None) -> str | None:
+        asked.append((name, opt_dirs))
+        return f"{opt_dirs[0]}/{name}" if opt_dirs else None
+
+    found: list[Any] = []
+    kept = {"environ_update": {"LC_ALL": "C.UTF-8"}, "handle_exceptions": False}
+    module = SimpleNamespace(
+        get_bin_path=find, run_command=lambda argv, **given: found.append((argv, given)) or (0, "", "")
+    )
+    assert io_command.runner(module)(["tool", "-x"]) == (0, "", "")
+    assert found == [(["/usr/local/bin/tool", "-x"], kept)]
+    assert asked == [("tool", None), ("tool", ["/usr/local/bin"])]
+    assert io_command.within(["a", "b"], "tail", 7, 3) == [
+        "timeout",
+        "3",
+        "sh",
+        "-c",
+        '"$@" | tail --bytes=7',
+        "sh",
+        "a",
+        "b",
+    ]
+
+
+def test_a_command_that_may_not_run_has_its_status(monkeypatch: pytest.MonkeyPatch, module: Any) -> None:
+    def refuse(*_argv: Any, **_options: Any) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    ((status, stdout, stderr),) = io_command.parallel_runner(module, 1.0)([["say"]])
+    assert (status, stdout) == (126, "") and stderr.startswith("this user may not run /")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -201,3 +203,114 @@ def test_an_added_folder_is_open_to_all_users_and_an_existing_one_stays(tmp_path
     for name in ("a", "link"):
         io_file.add_folder(str(tmp_path / name))
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o750
+
+
+def test_an_untrusted_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"ab\xffd")
+    assert io_file.read_bounded(str(path), 4) == "ab\ufffdd"
+    with pytest.raises(ValueError, match="it is longer than 3 bytes"):
+        io_file.read_bounded(str(path), 3)
+    assert io_file.read_bounded(str(tmp_path / "none"), 3) is None
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="it is not a regular file"):
+        io_file.read_bounded(str(tmp_path / "pipe"), 3)
+    assert io_file.sha256(str(path)) == hashlib.sha256(b"ab\xffd").hexdigest()
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_an_installed_folder_is_the_callers_and_open_to_all(tmp_path: Path) -> None:
+    os.umask(0o077)
+    path = tmp_path / "a/b"
+    assert not io_file.installed_folder(str(path))
+    for mode in (0o755, 0o700, 0o777):
+        io_file.install_folder(str(path))
+        assert io_file.installed_folder(str(path)) and stat.S_IMODE(path.stat().st_mode) == 0o755
+        path.chmod(mode)
+        assert io_file.installed_folder(str(path)) is (mode == 0o755)
+    (tmp_path / "file").touch(0o755)
+    (tmp_path / "link").symlink_to("a")
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    for name in ("file", "link"):
+        with pytest.raises(OSError, match=r"Not a directory|symbolic"):
+            io_file.install_folder(str(tmp_path / name))
+        assert not io_file.installed_folder(str(tmp_path / name))
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of files")
+def test_an_installed_file_is_roots_and_a_replaced_one_keeps_its_owner(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+
+    def found() -> tuple[str, int, int, int]:
+        facts = path.stat()
+        return path.read_text(encoding="utf-8"), stat.S_IMODE(facts.st_mode), facts.st_uid, facts.st_gid
+
+    io_file.replace(str(path), "new")
+    assert found() == ("new", 0o644, 0, 0)
+    os.chown(path, 12345, 54321)
+    assert differs(str(path), "new"), "the owner"
+    path.chmod(0o640)
+    io_file.replace(str(path), "newer")
+    assert found() == ("newer", 0o640, 12345, 54321)
+    install(str(path), "newest")
+    assert found() == ("newest", 0o644, 0, 0) and not differs(str(path), "newest")
+    path.chmod(0o600)
+    assert differs(str(path), "newest"), "the mode"
+    os.chown(tmp_path, 12345, 54321)
+    path.chmod(0o666)
+    io_file.own(str(tmp_path))
+    assert found() == ("newest", 0o644, 0, 0) and tmp_path.stat().st_uid == 12345
+    io_file.install_folder(str(tmp_path))
+    assert io_file.owned(str(tmp_path)) == (stat.S_IFDIR | 0o755, 0, 0)
+    for remove in (io_file.replace, install):
+        remove(str(path), None)
+        assert not path.exists() and not differs(str(path), None) and io_file.owned(str(path)) is None
+        path.symlink_to("none")
+        assert differs(str(path), None), "a link to nothing"
+    remove(str(path), None)
+
+
+def test_a_failed_new_folder_or_part_leaves_the_old_one(tmp_path: Path) -> None:
+    folder, part = tmp_path / "folder", tmp_path / "folder.new"
+    for path in (folder, part):
+        path.mkdir()
+        (path / "old").touch()
+    with pytest.raises(KeyError), io_file.new_folder(str(folder), str(part)) as found:
+        assert (found, os.listdir(found)) == (str(part), []), "that of a killed run"  # noqa: PTH208
+        raise KeyError
+    assert sorted(names(tmp_path)) == ["folder"] and names(folder) == ["old"]
+    with io_file.new_folder(str(folder), str(part)):
+        (part / "new").touch()
+    assert names(tmp_path) == ["folder"] and names(folder) == ["new"]
+    file = tmp_path / "file"
+    with io_file.part(str(file)) as temporary:
+        Path(temporary).write_text("new", encoding="utf-8")
+    (tmp_path / "file.part").symlink_to(file)
+    with pytest.raises(KeyError), io_file.part(str(file)) as temporary:
+        assert not os.path.lexists(temporary)
+        Path(temporary).write_text("half", encoding="utf-8")
+        raise KeyError
+    assert (file.read_text(encoding="utf-8"), sorted(names(tmp_path))) == ("new", ["file", "folder"])
+
+
+def test_the_free_bytes_are_those_that_a_user_can_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of the free blocks is for root."""
+    asked: list[str] = []
+    status = SimpleNamespace(f_bavail=3, f_bfree=5, f_frsize=4096, f_bsize=1)
+    monkeypatch.setattr(os, "statvfs", lambda path: asked.append(path) or status)
+    assert io_file.free_bytes(str(tmp_path / "a/b")) == io_file.free_bytes(str(tmp_path)) == 3 * 4096
+    assert asked == [str(tmp_path)] * 2
+
+
+def test_a_lock_is_tried_again_for_two_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, pauses = SimpleNamespace(now=5.0), list[float]()
+    clock.monotonic = lambda: clock.now
+    clock.sleep = lambda seconds: pauses.append(seconds) or setattr(clock, "now", clock.now + 60)
+    monkeypatch.setattr(io_file, "time", clock)
+    held = io_file.lock(str(tmp_path))
+    assert not os.get_inheritable(held) and pauses == []
+    with pytest.raises(TimeoutError, match=" for 120 s; "):
+        io_file.lock(str(tmp_path))
+    assert pauses == [0.1] * 3
+    os.close(held)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -203,3 +204,40 @@ def test_the_owner_of_each_listener() -> None:
 
 def test_a_process_that_nobody_knows() -> None:
     assert io_local.process(None) == {"pid": None, "process": "", "unit": ""}
+
+
+def test_the_last_holder_of_a_socket_is_its_process_and_a_gone_one_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that inherits a socket comes after its parent."""
+    links = {"/proc/5/fd/0": "socket:[7]", "/proc/5/fd/1": "pipe:[8]", "/proc/9/fd/3": "socket:[7]"}
+    folders = {"/proc": ["5", "9", "77", "self"], "/proc/5/fd": ["2", "0", "1"], "/proc/9/fd": ["3"]}
+
+    def of(known: dict[str, Any]) -> Any:
+        return lambda path: known[path] if path in known else io_local.os.open("/none", 0)
+
+    fake = SimpleNamespace(listdir=of(folders), readlink=of(links), open=os.open)
+    monkeypatch.setattr(io_local, "os", fake)
+    assert io_local._holders(io_local._pids()) == {7: [5, 9]}
+    row = "0: 0100007F:1F40 00000000:0000 0A 0:0 0:0 0 0 0 {} 1 0"
+    table = "\n".join(["header", row.format(7), row.replace("1F40", "0016").format(6)])
+    cgroup = "0::/system.slice/a.service\n"
+    files = {"/proc/net/tcp": table, "/proc/9/comm": "python\n", "/proc/9/cgroup": cgroup}
+    monkeypatch.setattr(io_local.io_file, "read", lambda path: files.get(path, ""))
+    assert io_local.listeners() == [
+        {"address": "127.0.0.1", "port": 22, "pid": None, "process": "", "unit": ""},
+        {"address": "127.0.0.1", "port": 8000, "pid": 9, "process": "python", "unit": "a.service"},
+    ]
+    files.clear()
+    assert io_local.listeners() == []
+
+
+def test_the_deadline_itself_is_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_local, "time", SimpleNamespace(monotonic=lambda: 5.0))
+    client, server = socket.socketpair()
+    with client, server:
+        server.sendall(b"ab")
+        with io_local.Limited(client.makefile("rb", buffering=0), client, 5.5) as limited:
+            assert limited.readable() and limited.read(1) == b"a" and client.gettimeout() == 0.5
+        raw = client.makefile("rb", buffering=0)
+        with io_local.Limited(raw, client, 5.0) as limited, pytest.raises(TimeoutError, match="timed out"):
+            limited.read(1)
+        assert raw.closed

@@ -176,3 +176,12 @@ def test_a_closed_connection_whose_rest_nobody_reads_ends(large: bool, monkeypat
         return waits
 
     assert served(scenario)
+
+
+def test_the_beginning_of_an_answer_is_kept() -> None:
+    transport = mock.Mock()
+    reading = io_turns._Reading(transport, mock.Mock())
+    for data in (b"HTTP/1.1 200 OK\r\n", b"more"):
+        reading.write(data)
+    assert reading.begin == b"HTTP/1.1 200 OK\r"
+    assert transport.write.call_args_list == [mock.call(b"HTTP/1.1 200 OK\r\n"), mock.call(b"more")]

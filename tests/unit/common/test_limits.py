@@ -166,3 +166,57 @@ def test_the_memory_of_answers_leaves_room_for_bodies() -> None:
     first.close()
     second.close()
     assert (bodies.held, answers.held) == ({}, {})
+
+
+def test_a_body_may_reach_each_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MOST_BODY", 100)
+    monkeypatch.setattr(limits, "MOST_MEMORY", 300)
+    assert added(b'"' + b"a" * 99)[0] == "" and added(b'"' + b"a" * 100)[0] == limits.LARGE
+    assert added(b"," + b" " * 99)[0] == "", "200 bytes of text and 100 of a mark"
+    assert added(b",," + b" " * 48)[0] == "" and added(b",," + b" " * 49)[0] == limits.LARGE
+    assert added(b",,", most=2)[0] == "" and added(b",,,", most=2)[0] == limits.LARGE
+    assert added(b",,", most=1)[0] == limits.COMPLEX
+
+
+def test_a_budget_may_be_used_up_and_is_given_back_once() -> None:
+    budget = Budget(of_client=10, of_all=15, free=4)
+    assert [budget.take("a", size) for size in (0, 10, 1, 0)] == [True, True, False, True]
+    assert [budget.take("b", size) for size in (6, 5, 1)] == [False, True, False]
+    budget.give("a", 0)
+    budget.give("c", 0)
+    assert budget.held == {"a": 10, "b": 5}
+    budget.give("a", 9)
+    assert budget.held == {"a": 1, "b": 5}
+    small = share(budget, "b")
+    assert small.add(b"ab") == "" and small.held == 0, "4 bytes are free"
+    assert small.add(b"c") == limits.FULL
+    small.close()
+    assert budget.held == {"a": 1, "b": 5}
+    answer = Share(budget, "a", answers=budget)
+    assert answer.expect(11) == limits.ANSWERS and answer.expect(10) == limits.FULL and answer.expect(9) == ""
+    answer.close()
+    answer.close()
+    assert budget.held == {"a": 1, "b": 5}
+
+
+def test_a_refusal_has_its_status_and_names_its_limits() -> None:
+    """The statuses are those of HTTP: a client repeats a request after 503, and not after 413."""
+    codes = (limits.LARGE, limits.COMPLEX, limits.ENCODING, limits.SLOW, limits.ANSWERS, limits.FULL)
+    assert {code: limits.REFUSALS[code][0] for code in codes} == dict(
+        zip(codes, (413, 413, 400, 408, 413, 503), strict=True)
+    )
+    assert "larger than 64 MiB, or needs more than 256 MiB" in limits.REFUSALS[limits.LARGE][1]
+    assert "At most 50000, or 500000 in" in limits.REFUSALS[limits.COMPLEX][1]
+    assert limits.REFUSALS[limits.SLOW][1].endswith("within 20 s.")
+
+
+def test_a_connection_that_waits_again_is_the_newest_silent_one() -> None:
+    sources: Sources[int] = Sources(most=2, total=100)
+    assert [sources.open(link, "a") for link in (1, 2)] == [None, None]
+    sources.work(1)
+    sources.wait(1)
+    sources.wait(9)
+    assert sources.open(3, "a") == 2, "an unknown one waits nowhere"
+    for link in (1, 3, 3, 9):
+        sources.close(link)
+    assert (sources._count, sources._waiting, sources._of) == ({}, {}, {})

@@ -25,3 +25,14 @@ def test_a_shell_reads_the_lines_as_the_command(values: list[str], options: bool
     assert shlex.split("\n".join(shell.folded(["vllm", *words])).replace("\\\n", "")) == shlex.split(
         " ".join(["vllm", *words])
     )
+
+
+def test_a_line_has_up_to_the_columns_of_the_screen() -> None:
+    """76 with the backslash, because a module's output is indented."""
+    word = "x" * 34
+    assert shell.folded([word, f"{word}yyyyy", "z"]) == [f"{word} {word}yyyyy z"[:74] + " \\", "  z"]
+    assert shell.folded([word, f"{word}yyyyyy", "z"]) == [f"{word} \\", f"  {word}yyyyyy z"]
+    assert shell.folded(["ab", f"--o {'v' * 68}"]) == ["ab \\", f"  --o {'v' * 68}"]
+    assert shell.folded(["ab", f"--o {'v' * 69}"]) == ["ab --o \\", f"  {'v' * 69}"]
+    assert shell.folded([f"--o={'v' * 90}", f"a {'v' * 90}"]) == [f"--o={'v' * 90} \\", f"  a {'v' * 90}"]
+    assert shell.folded(["a", "b", "c"], 5) == ["a b \\", "  c"] and shell.folded([]) == []

@@ -38,3 +38,15 @@ def test_a_beginning_precedes_a_similar_name(name: str, expected: list[str]) -> 
 )
 def test_a_model_with_another_number_is_another_model(name: str, expected: list[str]) -> None:
     assert similar.of_parts(name, MODELS, 2, 0.6) == expected
+
+
+def test_a_much_worse_name_than_the_best_one_is_not_suggested() -> None:
+    names = ["a b c d e", "a b c d x", "a b c", "a y z", "A-B-C-D-E"]
+    assert similar.of_parts("a b c d e", names, 5, 0.1) == ["A-B-C-D-E", "a b c d e"]
+    assert similar.of_parts("a b c d f", names, 2, 0.1) == ["A-B-C-D-E", "a b c d e"]
+    assert similar.of_parts("a b c d f", names, 5, 0.1) == ["A-B-C-D-E", "a b c d e", "a b c d x", "a b c"]
+    assert (
+        similar.of_parts("a b", ["a b c"], 1, 2 / 3) == ["a b c"] and similar.of_parts("a b", ["a b c"], 1, 0.67) == []
+    )
+    assert similar.close("tokn", ["token", "tokens"]) == ["token"], "one by default"
+    assert similar.close("abcde", ["abcxy"]) == ["abcxy"] and similar.close("abcdef", ["abcxyz"]) == []

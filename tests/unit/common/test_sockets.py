@@ -124,3 +124,13 @@ def test_servers_of_a_connection(address: str, port: int, inodes: set[int]) -> N
 )
 def test_unit_of_cgroup(text: str, unit: str) -> None:
     assert systemd.unit_of_cgroup(text) == unit
+
+
+def test_a_server_is_the_one_of_both_ends_and_its_port() -> None:
+    rows = CONNECTED.replace("0100007F:C351", "0100007F:1F41")
+    assert sockets.servers([rows], ("127.0.0.1", 8000), ("127.0.0.1", 8001)) == {101}
+    assert sockets.servers([rows], ("127.0.0.1", 8001), ("127.0.0.1", 8000)) == {102}
+    assert sockets.servers([rows], ("::ffff:127.0.0.1", 8000), ("::ffff:127.0.0.1", 50000)) == {100}
+    closed = CONNECTED.replace(" 101 1 0", " 0 1 0")
+    assert sockets.servers([closed, CONNECTED6], ("127.0.0.1", 8000), ("127.0.0.1", 50001)) == {100, 200}
+    assert sockets.servers([CONNECTED6], ("::1%lo", 8000), ("::1", 50004)) == {200}
