@@ -6,7 +6,7 @@
 
 NVIDIA documents neither the layout nor the flags. They were derived by compiling with nvcc 13.0 for single
 architectures. The results match cuobjdump 13.5 on those files and on libnccl 2.28.9 and 2.30.7.
-tests/unit/nccl/test_fat_binary.py repeats the comparison where both tools are installed.
+tests/unit/runtime/test_fat_binary.py repeats the comparison where both tools are installed.
 
 A section holds consecutive fat binaries. Each begins with a header of 16 bytes (magic, version, its own size as u16,
 size of the rest as u64). Its entries follow, each with a header and the code, which may be compressed.

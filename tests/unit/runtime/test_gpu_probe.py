@@ -352,3 +352,37 @@ def test_the_kernel_ends_a_hanging_check() -> None:
     )
     done = run(hanging, "1")
     assert (done.stdout, done.returncode) == ("", -signal.SIGALRM & 255)
+
+
+def test_a_line_and_a_message_have_their_limits() -> None:
+    line = {
+        "name": "cuda",
+        "state": "passed",
+        "cause": "",
+        "message": "x" * 299 + "\n",
+        "error": 0.5,
+        "bound": 2,
+        "seconds": 3,
+    }
+    text = json.dumps(line)
+    (found,) = gpu_probe.results(text.ljust(4096), "", 0, names=["cuda"])
+    assert found == {**line, "error": 0.5, "message": "x" * 299 + "?"}
+    assert gpu_probe.results(text.ljust(4097), "", 0, names=["cuda"])[0]["cause"] == "ended"
+    named = gpu_probe.results("", "error\n \n", 3, names=["bf16", "cuda"])
+    assert [(each["name"], each["message"], each["bound"], each["error"]) for each in named] == [
+        ("cuda", "exit status 3: error", 0.0, None),
+        ("bf16", "the program ended during cuda", 0.0, None),
+    ]
+    assert gpu_probe.results("", "", 3, timed_out=True)[0]["message"] == "the time limit was reached: no message"
+
+
+def test_a_record_has_the_failed_kernels_as_lines_and_is_bounded() -> None:
+    failed = {"name": "bf16", "state": "failed", "cause": "error", "error": 0.12345, "bound": 0.02, "message": ""}
+    text = gpu_probe.record([failed, {**failed, "name": "cuda", "state": "skipped"}])
+    words = "a bfloat16 matrix product of PyTorch: it failed (deviation 0.123, bound 0.02)"
+    assert text == f'{{\n "bf16": "{words}"\n}}\n' and gpu_probe.recorded(text) == {"bf16": words}
+    assert (
+        gpu_probe.recorded(text.ljust(7 * 4096)) == {"bf16": words}
+        and gpu_probe.recorded(text.ljust(7 * 4096 + 1)) == {}
+    )
+    assert gpu_probe.recorded("[]") == gpu_probe.recorded('{"other": "x"}') == {}

@@ -13,8 +13,9 @@ from repository import load_yaml, read
 from run_module import run_module
 from typed_plans import fact
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_image
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_engine, io_image, io_wheels
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Image
 
 ID, OTHER = "ab12" * 16, "cd34" * 16
@@ -211,3 +212,20 @@ def building(host: Host, folder: Path, **changes: Any) -> dict[str, Any]:
     (folder / "Containerfile").write_text("FROM localhost/base:1\nUSER 0:0\n", encoding="utf-8")
     build = {"context": str(folder), "base": DIGEST, "base_name": "localhost/base:1", **changes}
     return {"image": "localhost/built:1", "build": build}
+
+
+def test_a_full_disk_is_named_in_mebibytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_file, "free_bytes", lambda _folder: 5 << 20)
+    io_engine.check_room("save", "/x", 5 << 20, "image", "free disk space")
+    with pytest.raises(ProblemsError, match=r"save: 5 MiB are free in /x\. Expected: 6 MiB for the image\."):
+        io_engine.check_room("save", "/x", (5 << 20) + 1, "image", "free disk space")
+
+
+@pytest.mark.parametrize(("built", "fix"), [(True, io_wheels.REBUILD), (False, "correct gb10_runtime_wheels")])
+def test_another_wheel_has_the_fix_of_its_origin(tmp_path: Path, built: bool, fix: str) -> None:
+    (tmp_path / "a.whl").write_bytes(b"x")
+    found = hashlib.sha256(b"x").hexdigest()
+    assert io_wheels.check(str(tmp_path / "a.whl"), found, built) == []
+    (problem,) = io_wheels.check(str(tmp_path / "a.whl"), "0" * 64, built)
+    assert problem.found == f"its sha256 is {found}" and problem.fix.endswith(fix)
+    assert io_wheels.check(str(tmp_path / "none"), found, built)[0].found == "its sha256 is none"

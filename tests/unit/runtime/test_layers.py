@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -167,3 +168,31 @@ def test_a_folder_without_a_script_is_a_problem(tmp_path: Path) -> None:
 def test_packages_have_no_folder() -> None:
     found = io_layers.of_inventory({"packages": ["a==1"], "network": True}, "/srv")
     assert (found["packages"], found["network"], found["folder"], found["problem"]) == (["a==1"], True, "", "")
+
+
+def test_a_mod_may_reach_its_limits(mod: Path) -> None:
+    for number in range(997):
+        (mod / str(number)).touch()
+    (mod / "large").touch()
+    os.truncate(mod / "large", (64 << 20) - 7)
+    assert io_layers.of_inventory({"path": str(mod)}, "/")["problem"] == "", "with run.sh and a.patch, of 7 bytes"
+    os.truncate(mod / "large", (64 << 20) - 6)
+    found = io_layers.of_inventory({"path": str(mod), "network": "yes"}, "/")
+    assert (found["problem"], found["network"], found["digest"]) == (
+        f"{mod} has more than 1000 files or 64 MiB",
+        False,
+        "",
+    )
+    os.truncate(mod / "large", 0)
+    (mod / "one more").touch()
+    with pytest.raises(ValueError, match="more than 1000 files"):
+        io_layers.digest(str(mod))
+
+
+def test_the_nearest_folder_of_a_mod_counts_up_to_the_root(tmp_path: Path) -> None:
+    (tmp_path / "a/mods/x").mkdir(parents=True)
+    (tmp_path / "mods/x").mkdir(parents=True)
+    assert io_layers._nearest(str(tmp_path / "a/b/c.yaml"), "mods/x") == str(tmp_path / "a/mods/x")
+    assert io_layers._nearest(str(tmp_path / "c.yaml"), "mods/x") == str(tmp_path / "mods/x")
+    assert io_layers._nearest("/none/c.yaml", "tmp") == "/tmp" and io_layers._nearest("/c.yaml", "none") == ""
+    assert io_layers.of_recipe("mods/x", "")["problem"].startswith("no folder mods/x in")

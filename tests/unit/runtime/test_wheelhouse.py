@@ -17,7 +17,7 @@ from repository import load_yaml, read
 from run_module import program, run_module
 from sparse_tar import add_sparse
 
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import wheelhouse
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_wheelhouse, wheelhouse
 
 WHEELS = {"torch-2.13.0+cpu-cp311-cp311-linux_x86_64.whl": b"torch", "uv-0.13.8-py3-none-any.whl": b"uv"}
 HASHES = frozenset(hashlib.sha256(content).hexdigest() for content in WHEELS.values())
@@ -259,3 +259,40 @@ def test_the_head_downloads_for_all_equal_nodes(tmp_path: Path) -> None:
     place = "file:///opt/gb10/runtime/.wheels/wheels/torch-2.10.0%2Bcu129-cp312-cp312-manylinux_2_28_aarch64.whl"
     found = re.findall(rf"torch @ {re.escape(place)} \\+\s*n? *--hash=sha256:0{{64}}", said)
     assert len(found) == len(expected), said
+
+
+def test_a_packed_wheel_has_no_mark_of_its_node_and_is_copied_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(io_wheelhouse, "_CHUNK", 3)
+    head, other = folder_of(tmp_path / "head", WHEELS), folder_of(tmp_path / "other", {})
+    (head / "wheels" / NAME).chmod(0o600)
+    packed = tmp_path / "w.tar"
+    digest = io_wheelhouse.pack(str(head / "wheels"), HASHES, str(packed))
+    with tarfile.open(packed) as archive:
+        found = {(each.uid, each.gid, each.mtime, each.uname, each.gname, each.mode) for each in archive}
+    assert found == {(0, 0, 0, "", "", 0o644)}
+    assert io_wheelhouse.pack(str(head / "wheels"), HASHES, str(packed)) == digest
+    assert io_wheelhouse.unpack(str(packed), str(other / "wheels"), HASHES) == 2 and contents(other) == WHEELS
+    with tarfile.open(packed, "w"):
+        """It has no entry."""
+    assert io_wheelhouse.unpack(str(packed), str(other / "wheels"), HASHES) == 0
+
+
+@pytest.mark.parametrize(("length", "valid"), [(255, True), (256, False)])
+def test_a_name_of_a_wheel_is_one_of_a_file(length: int, valid: bool) -> None:
+    assert (wheelhouse.check_entry(f"{'a' * (length - 4)}.whl", True, 1999) == []) is valid
+    assert wheelhouse.check_entry("?" * 200, True, 0)[0].found == f"{'?' * 100!r} is not a wheel"
+    assert wheelhouse.check_disk("/x", 4 << 30, "cpu") == []
+    found = wheelhouse.check_disk("/x", (4 << 30) - 1, "cpu")[0]
+    assert (found.found, found.expected) == ("4.0 GiB are free in /x", "4 GiB for the wheels and the environment")
+
+
+def test_a_long_error_is_cut_and_a_success_has_none() -> None:
+    assert wheelhouse.venv_problems(0, "python3", "x") == wheelhouse.pip_problems(0, "ERROR: x") == []
+    assert wheelhouse.venv_problems(1, "/usr/bin/python3.13", "x" * 400)[0].found == "x" * 300
+    (found,) = wheelhouse.venv_problems(3, "/usr/bin/python3.13", " ")
+    assert (found.found, found.fix) == ("exit status 3", "install its venv package, such as python3.13-venv")
+    retried = "WARNING: Retrying (a) after first\nWARNING: Retrying (b) after second"
+    (found,) = wheelhouse.pip_problems(1, f"{retried}\nERROR: {'x' * 400}\n\nlast\n")
+    assert found.found == f"ERROR: {'x' * 293}; second"
