@@ -260,3 +260,158 @@ def test_a_run_without_settings_names_them(host: Path, capsys: pytest.CaptureFix
     assert io_metrics.main() == 1
     assert f"{host}/settings does not exist" in capsys.readouterr().out
     assert not (host / "gb10.prom").exists()
+
+
+def test_each_bit_of_nvml_is_its_reason() -> None:
+    """Source: NVML's nvmlClocksEventReasons."""
+    bits = {
+        "application_clocks": 1 << 1,
+        "sw_power_cap": 1 << 2,
+        "hw_slowdown": 1 << 3,
+        "sw_thermal_slowdown": 1 << 5,
+        "hw_thermal_slowdown": 1 << 6,
+        "hw_power_brake": 1 << 7,
+    }
+    assert list(metrics.REASONS.values()) == list(bits)
+    for reason, bit in bits.items():
+        found = values(metrics.of_gpus(gpu.gpus(GB10.replace("0x0000000000000004", f"{bit | 1:#018x}"))))
+        assert [name for name, value in found.items() if "reason" in name and value] == [
+            f"gb10_gpu_clock_reason 0 {reason}"
+        ]
+
+
+def test_a_value_of_zero_is_known_and_each_gpu_has_its_own() -> None:
+    found = values(metrics.of_gpus(gpu.gpus(f"{GB10}1, 580.178.04, 0, 0, 0, 0, 0x0\n")))
+    zeros = ("temperature_celsius", "power_watts", "sm_clock_hertz", "utilization_ratio")
+    assert [found[f"gb10_gpu_{name} 1"] for name in zeros] == [0, 0, 0, 0]
+    assert sum(name.startswith("gb10_gpu_clock_reason 1 ") for name in found) == 6
+    assert found["gb10_gpu_readable"] == 1 and found["gb10_gpu_temperature_celsius 0"] == 62
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (
+            {"head": True, "armed": False, "stalled": 0, "restarts": 0},
+            {"armed": 0, "stalled_seconds": 0, "restarts": 0},
+        ),
+        ({"head": True, "armed": "x", "stalled": None, "restarts": 2.5}, {"restarts": 2.5}),
+    ],
+)
+def test_a_state_of_the_watchdog_may_be_zero_or_unknown(status: dict[str, Any], expected: dict[str, float]) -> None:
+    assert values(metrics.of_watchdog(status, 0)) == {
+        f"gb10_watchdog_{name}": value for name, value in expected.items()
+    }
+
+
+def test_samples_of_a_metric_are_together_behind_its_type() -> None:
+    samples = [
+        Sample("gb10_gpu_power_watts", 0.1, {"gpu": "0", "x": "y"}),
+        Sample("gb10_gpu_readable", 1795651200),
+        Sample("gb10_gpu_power_watts", 38.123456789012345, {"gpu": "1"}),
+        *metrics.version("vllm", "v" * 101),
+        *metrics.version("kernel", ""),
+        *metrics.of_settings({"links": {}, "certificate_expiry": 0, "golden": 5}),
+    ]
+    assert metrics.text(samples).split("\n") == [
+        "# HELP gb10_gpu_power_watts Power of the GPU.",
+        "# TYPE gb10_gpu_power_watts gauge",
+        'gb10_gpu_power_watts{gpu="0",x="y"} 0.1',
+        'gb10_gpu_power_watts{gpu="1"} 38.1234567890123',
+        "# HELP gb10_gpu_readable Whether nvidia-smi answered.",
+        "# TYPE gb10_gpu_readable gauge",
+        "gb10_gpu_readable 1795651200",
+        "# HELP gb10_golden_timestamp_seconds Day of the last golden answers.",
+        "# TYPE gb10_golden_timestamp_seconds gauge",
+        "gb10_golden_timestamp_seconds 5",
+        "# HELP gb10_version_info Installed version of a component, always 1.",
+        "# TYPE gb10_version_info gauge",
+        f'gb10_version_info{{component="vllm",version="{"v" * 100}"}} 1',
+        "",
+    ]
+    assert metrics.text([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [("0,0", (0, 1)), ("7,1", (1, 1)), ("8,2", (-1, 0)), ("1234567,3", (-1, 0)), (f"4,{10**19}", (-1, 0))],
+)
+def test_only_the_kernel_itself_reports_errors(head: str, expected: tuple[int, int]) -> None:
+    """A facility in the upper bits is that of a program, which can write the same text."""
+    found = parse.counted(Counts(), "boot", [XID.replace("4,{}", head)])
+    assert (found.last, found.found["xid"]) == expected
+
+
+def test_the_records_of_a_run_may_come_in_any_order() -> None:
+    found = parse.counted(Counts("boot", 3, {"xid": 5}), "boot", [XID.format(number) for number in (9, 4, 3, 2)])
+    assert found == Counts("boot", 9, {"xid": 7, "no_memory": 0})
+
+
+def test_an_endless_log_ends_and_a_record_is_read_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel refuses a buffer that is too small for a record; its own limit are 8 KiB."""
+    reads: list[Any] = []
+    monkeypatch.setattr(os, "read", lambda *given: reads.append(given) or b"\xff")
+    monkeypatch.setattr(io_metrics, "_MOST_RECORDS", 3)
+    assert list(io_metrics.records(5)) == ["\ufffd"] * 3
+    assert reads == [(5, 8192)] * 3
+    monkeypatch.setattr(os, "read", lambda *_given: b"")
+    assert list(io_metrics.records(5)) == []
+
+
+def test_a_command_without_an_answer_has_no_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", f"{program(tmp_path / 'bin', 'fails', 'echo of stdout; exit 3')}:{os.defpath}")
+    assert io_metrics._output(["fails"]) == io_metrics._output(["none"]) == io_metrics._output(["echo", "\0"]) == ""
+    assert capsys.readouterr().out.startswith("fails: of stdout\nnone: [Errno 2]")
+    monkeypatch.setattr(io_metrics, "_SECONDS", 0.01)
+    assert io_metrics._output(["sleep", "5"]) == ""
+    assert "timed out after 0.01 seconds" in capsys.readouterr().out
+
+
+def test_an_unknown_file_of_counts_or_a_large_status_counts_as_none(
+    host: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = host / "counts.json"
+    known = Counts("b", 5, {"xid": 1})
+    for text in ("[]", '{"other": 1}', "{", json.dumps(asdict(known)).ljust((1 << 16) + 1)):
+        path.write_text(text, encoding="utf-8")
+        assert io_metrics._counts(str(path)) == Counts()
+    path.write_text(json.dumps(asdict(known)).ljust(1 << 16), encoding="utf-8")
+    assert io_metrics._counts(str(path)) == known
+    status = host / "credentials/watchdog.json"
+    for size, expected in ((1 << 16, {"a": 1}), ((1 << 16) + 1, {})):
+        status.write_text('{"a": 1}'.ljust(size), encoding="utf-8")
+        assert io_metrics._watchdog() == expected
+    assert "is longer than 65536 bytes" in capsys.readouterr().out
+    monkeypatch.delenv("CREDENTIALS_DIRECTORY")
+    assert io_metrics._watchdog() == {} and capsys.readouterr().out == "", "a node without a watchdog"
+
+
+def test_unchanged_counts_are_not_written_again(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (host / "kmsg").write_text(XID.format(1), encoding="utf-8")
+    monkeypatch.setattr("sys.argv", ["metrics", str(host / "settings"), str(host)])
+    monkeypatch.delenv("RUNTIME_DIRECTORY")
+    inodes = set()
+    for _run in range(2):
+        assert io_metrics.main() == 0
+        inodes.add((host / "counts.json").stat().st_ino)
+        assert (host / "gb10.prom").exists()
+    assert len(inodes) == 1
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"), [("{host}/environment", "0.33.0"), ("{host}/none", "i"), ("", "i")]
+)
+def test_the_version_is_the_environments_or_the_image(host: Path, environment: str, expected: str) -> None:
+    found = values(io_metrics._versions({"environment": environment.format(host=host), "image": "i"}))
+    assert found == {f"gb10_version_info kernel {os.uname().release}": 1, f"gb10_version_info vllm {expected}": 1}
+
+
+def test_a_day_that_is_none_is_no_time_and_only_ray_has_a_second_port() -> None:
+    worker_only = replace(SITE, golden="unknown")
+    assert (
+        json.loads(monitoring_plan.of_node(typed({}), SETTINGS, worker_only)[paths.MONITORING_SETTINGS])["golden"] == 0
+    )
+    assert monitoring_plan.ports(typed({}), 9100)[0] == 9100 and len(monitoring_plan.ports(typed({}), 9100)) == 2
+    assert monitoring_plan.ports(typed({"executor": "mp"}), 9101) == [9101]

@@ -314,3 +314,35 @@ def test_unreachable_metrics_are_named(changes: dict[str, Any], clients: list[st
     found = scrape.notes(typed(changes), clients)
     assert expected in " ".join(found)
     assert len(found) == bool(expected)
+
+
+def test_a_row_begins_below_the_panels_of_the_one_before() -> None:
+    panels = dashboard.document()["panels"]
+    assert [panel["id"] for panel in panels] == list(range(1, len(panels) + 1))
+    below, place = 0, (0, 0)
+    for panel in panels:
+        where = panel["gridPos"]
+        if panel["type"] == "row":
+            assert (where["x"], where["y"], where["w"], where["h"]) == (0, below, 24, 1)
+            below, place = below + 1, (0, below + 1)
+        else:
+            assert (where["x"], where["y"], where["w"], where["h"]) == (*place, 8, 8)
+            below, place = where["y"] + 8, (0, where["y"] + 8) if where["x"] == 16 else (where["x"] + 8, where["y"])
+            assert [target["refId"] for target in panel["targets"]] == list("ABC"[: len(panel["targets"])])
+
+
+def test_a_state_has_its_text_and_color() -> None:
+    mappings = {
+        panel["title"]: panel["fieldConfig"]["defaults"]["mappings"][0]["options"]
+        for panel in dashboard.document()["panels"]
+        if panel["type"] == "state-timeline"
+    }
+    assert mappings["Services"] == {"0": {"text": "stopped", "color": "red"}, "1": {"text": "runs", "color": "green"}}
+    assert list(mappings) == ["Alerts", "Services", "Reasons for a lower clock"]
+
+
+def test_the_dashboard_differs_by_lines_and_reads_its_variables_again() -> None:
+    assert dashboard.text().startswith('{\n "title": "GB10 clusters",\n "uid"') and dashboard.text().endswith("}\n")
+    found = dashboard.document()
+    assert [each["refresh"] for each in found["templating"]["list"][1:]] == [2, 2], "also at another range of time"
+    assert found["schemaVersion"] == 39, "Grafana migrates an older one"

@@ -126,3 +126,15 @@ def test_what_prometheus_lacks_is_named() -> None:
     assert found["notes"] == ["warning: the nodes refuse 10.0.0.6. Fix: add it to monitoring_clients"]
     (note,) = planned({"": "a"}, {"a": True}, inventory_hostname="spark1")["notes"]
     assert "spark1 is lost together with its metrics" in note
+
+
+@pytest.mark.parametrize(("name", "most"), [("port", 65535), ("alerts_port", 65535), ("days", 3650), ("size", 4096)])
+def test_a_number_may_be_each_one_from_one_to_its_most(name: str, most: int) -> None:
+    found = {value: len(server.check(replace(GIVEN, **{name: value}), "", JOBS)) for value in (0, 1, most, most + 1)}  # type: ignore[arg-type]
+    assert found == {0: 1, 1: 0, most: 0, most + 1: 1}
+
+
+def test_a_wide_enough_network_of_clients_has_prometheus() -> None:
+    assert scrape.unreachable("10.0.0.5", ["fd00::/8", "10.0.0.0/24"]) == scrape.unreachable("prometheus", []) == []
+    refused = ["the nodes refuse 10.0.0.5. Fix: add it to monitoring_clients"]
+    assert scrape.unreachable("10.0.0.5", ["10.0.1.0/24"]) == scrape.unreachable("10.0.0.5", []) == refused
