@@ -47,7 +47,8 @@ class Known:
     """The clients' file, read again when it changes. An unreadable file leaves no client."""
 
     def __init__(self, path: str) -> None:
-        self._path, self._seen, self._found, self._next = path, (0, 0, 0), clients.Clients(), 0.0
+        self._path, self._found, self._next = path, clients.Clients(), 0.0
+        self._seen: tuple[int, ...] = ()
 
     def now(self) -> clients.Clients:
         """Return the clients, at most a moment old: looking at the file is a tenth of the time of a new connection."""
@@ -61,7 +62,7 @@ class Known:
                 self._found, self._seen = clients.parse(io_file.read_bounded(self._path, clients.MOST)), seen
         except (OSError, ValueError) as error:
             say(f"no client can use the gateway: {self._path}: {error}")
-            self._found, self._seen = clients.Clients(), (0, 0, 0)
+            self._found, self._seen = clients.Clients(), ()
         return self._found
 
 

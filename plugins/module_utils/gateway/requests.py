@@ -81,8 +81,8 @@ class Accepted:
     body: bytes
     model: str
     targets: Sequence[Target]
-    usage: bool = False
-    usage_always: bool = False
+    usage: bool
+    usage_always: bool
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Gateway:
     models: Mapping[str, Sequence[str]]
     kinds: Mapping[str, str]
     fallbacks: Mapping[str, Sequence[str]]
-    interval: int = 15
+    interval: int
 
 
 @dataclass(frozen=True)

@@ -197,3 +197,70 @@ def test_a_clients_models_are_the_gateways() -> None:
 def test_a_gateway_without_an_answer_gets_no_client() -> None:
     found = report.refusal(State("refused", [], [], {}), "alice", [])
     assert found == "refused. Expected: a running gateway. Fix: run site.yml."
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"name": "a" * 200},
+        {"cluster": "a" * 64},
+        {"context": 0},
+        {"url": "http://[fd00::5]:65535/v1"},
+        {"url": "http://a:1/v1"},
+        {"url": "http://a-b.example:8000/v1"},
+    ],
+)
+def test_a_model_at_its_limits_is_good(values: dict[str, Any]) -> None:
+    planned(changed(1, **values))
+
+
+@pytest.mark.parametrize(
+    ("values", "place"),
+    [
+        ({"name": "a" * 201}, "name"),
+        ({"cluster": "a" * 65}, "cluster"),
+        ({"cluster": ""}, "cluster"),
+        ({"url": "http://a:0/v1"}, "url"),
+        ({"url": "http://a-:8000/v1"}, "url"),
+        ({"url": "http://a:8000/v1#x"}, "url"),
+        ({"url": "http://a:8000/v1 "}, "url"),
+        ({"url": "http://[a:8000/v1"}, "url"),
+        ({"url": "http://:8000/v1"}, "url"),
+    ],
+)
+def test_a_model_beyond_its_limits(values: dict[str, Any], place: str) -> None:
+    assert f"1 problem found; nothing was changed.\n  1. gateway_models[1].{place}: " in refused(changed(1, **values))
+
+
+@pytest.mark.parametrize(
+    ("settings", "place", "expected"),
+    [
+        ({"port": 65536}, "gateway_port", "1 to 65535"),
+        ({"silence_timeout": 86401}, "gateway_silence_timeout", "1 to 86400 seconds"),
+        ({"health_interval": 3601}, "gateway_health_interval", "2 to 3600 seconds"),
+    ],
+)
+def test_a_setting_beyond_its_limits(settings: dict[str, Any], place: str, expected: str) -> None:
+    assert (
+        f"1 problem found; nothing was changed.\n  1. {place}: {next(iter(settings.values()))}. Expected: {expected}"
+        in refused(**settings)
+    )
+
+
+def test_the_files_of_the_plan_are_whole_texts() -> None:
+    pair = CA.issue("llm.example.com")
+    result = planned(name="llm.example.com", tls={"certificate": f"\n{pair.text}\n\n", "key": pair.key_text})
+    assert result.certificate == f"{pair.text.strip()}\n" and planned().certificate == ""
+    assert result.settings.startswith('{\n  "host": "127.0.0.1",\n') and result.settings.endswith("}\n")
+    models = json.loads(result.settings)["models"]
+    assert [(model["id"], model["context"], model["kind"]) for model in models] == [
+        ("north/org/big", 4096, "generate"),
+        ("south/small", 0, "generate"),
+    ]
+
+
+def test_a_planned_cluster_is_reached_at_its_endpoint() -> None:
+    given = typed({"api_host": "0.0.0.0"})
+    (found,) = plan.of_clusters({"first": "spark1"}, {"spark1": given}, {"spark1": CA.text}, "box")
+    expected = (given.served_model_name, given.api.endpoint, "first", CA.text, given.kind, given.serve.expected.context)
+    assert (found.name, found.url, found.cluster, found.ca, found.kind, found.context) == expected

@@ -109,3 +109,76 @@ def test_use_is_bounded() -> None:
 def test_a_file_that_is_no_use(data: Any) -> None:
     with pytest.raises(ValueError, match=r"is not|has no"):
         usage.parse(json.dumps(data))
+
+
+def test_a_list_of_clients_has_its_limits() -> None:
+    assert clients.text(clients.Clients()) == '{\n  "clients": {},\n  "operator": ""\n}\n'
+    known = {f"c{number}": ALICE.clients["alice"] for number in range(999)}
+    assert len(clients.create(clients.Clients(known), "a" * 63, "x", 1, []).clients) == 1000
+    padded = clients.text(BOTH).ljust(1 << 20)
+    assert clients.parse(padded) == BOTH
+    with pytest.raises(clients.ClientsError, match="it is longer than 1048576 characters"):
+        clients.parse(f"{padded} ")
+    with pytest.raises(clients.ClientsError, match=f"^'{'A' * 63}' is not a client$"):
+        clients.parse(json.dumps(GOOD | {"clients": {"A" * 90: {}}}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "valid"),
+    [({}, True), ({"created": -1}, True), ({"created": True}, False), ({"created": 1.0}, False), ({"models": [1]}, False),
+     ({"sha256": "A" * 64}, False), ({"sha256": 7}, False), ({"more": 1}, False)],
+)  # fmt: skip
+def test_an_entry_of_a_client_is_complete(changes: dict[str, Any], valid: bool) -> None:
+    text = json.dumps(GOOD | {"clients": {"bob": GOOD["clients"]["bob"] | changes}})
+    if valid:
+        assert clients.parse(text).clients["bob"].models == ()
+    else:
+        with pytest.raises(clients.ClientsError, match="bob"):
+            clients.parse(text)
+
+
+def test_a_restricted_key_has_its_models_only() -> None:
+    assert ALICE.clients["alice"].may("small") and not ALICE.clients["alice"].may("big")
+    assert BOTH.clients["bob"].may("big")
+
+
+def test_the_client_that_was_idle_longest_goes_first() -> None:
+    found = usage.Usage({f"c{number}": usage.Client(9 if number == 5 else 10 + number) for number in range(2000)})
+    found.add("c7", "small", 1, requests=1)
+    assert len(found.clients) == 2000 and found.clients["c7"].last == 17
+    found.add("new", "small", 11, requests=1)
+    assert len(found.clients) == 2000 and "c5" not in found.clients and "new" in found.clients
+
+
+def test_further_models_count_as_other_and_known_ones_as_themselves() -> None:
+    found = usage.Usage()
+    for number in [*range(102), 0]:
+        found.add("a", f"m{number}", 1, requests=1)
+    counts = found.clients["a"].models
+    assert (len(counts), counts["other"].requests, counts["m99"].requests, counts["m0"].requests) == (101, 2, 1, 2)
+
+
+def test_a_count_ends_at_a_number_that_other_programs_read() -> None:
+    found = usage.Usage()
+    for _request in range(2):
+        found.add("a", "m", 1, prompt_tokens=(1 << 62) - 1)
+    assert found.clients["a"].models["m"] == usage.Count(prompt_tokens=1 << 62)
+
+
+def test_a_file_of_counts_has_its_limits() -> None:
+    zero = {
+        "clients": {
+            "a": {
+                "last": 0,
+                "models": {"m": {"requests": 0, "failures": 0, "prompt_tokens": 0, "completion_tokens": 0}},
+            }
+        }
+    }
+    text = json.dumps(zero).ljust(1 << 24)
+    assert usage.parse(text) == usage.Usage({"a": usage.Client(0, {"m": usage.Count()})})
+    with pytest.raises(ValueError, match="it is longer than 16777216 characters"):
+        usage.parse(f"{text} ")
+    for count in (-1, True, 1.0):
+        zero["clients"]["a"]["models"]["m"]["failures"] = count  # type: ignore[index]
+        with pytest.raises(ValueError, match="an entry is not the use of a model"):
+            usage.parse(json.dumps(zero))

@@ -249,3 +249,94 @@ def test_an_event_after_a_line_that_is_too_long_is_read() -> None:
     for part in (b"x" * 700_000, b"x" * 700_000, b"\n", b"".join(ANTHROPIC)):
         reader.feed(part)
     assert reader.tokens == Tokens(7, 5)
+
+
+@pytest.mark.parametrize(
+    ("reported", "tokens"),
+    [
+        ({"prompt_tokens": 0, "input_tokens": 5, "completion_tokens": 1 << 40}, Tokens(0, 1 << 40)),
+        ({"prompt_tokens": (1 << 40) + 1, "input_tokens": 5}, Tokens(5, 0)),
+        ({"prompt_tokens": -1, "total_tokens": 6, "output_tokens": 1.5}, Tokens(6, 0)),
+        ([1], Tokens()),
+    ],
+)
+def test_the_first_number_that_an_answer_can_have_counts(reported: Any, tokens: Tokens) -> None:
+    assert forward.tokens_of(reported) == tokens
+
+
+@pytest.mark.parametrize(("size", "usages", "expected"), [(8193, 51, True), (8192, 51, False), (8193, 50, False)])
+def test_a_part_with_many_usages_has_its_limits(size: int, usages: int, expected: bool) -> None:
+    assert forward.many((b'"usage"' * usages).ljust(size)) is expected
+
+
+FIRST, SECOND = b',"usage":{"total_tokens":4}', b',"usage":{"total_tokens":5}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (FIRST.rjust(8192) + b" " * 9000, 4),
+        (FIRST.rjust(8193) + b" " * 9000, 0),
+        (b" " * 9000 + FIRST.ljust(8192), 4),
+        (b" " * 9000 + FIRST.ljust(8193), 0),
+        (FIRST + b" " * 9000 + FIRST + SECOND, 5),
+        (FIRST + SECOND + b" " * 9000, 4),
+        (b" " * 9000 + b'{"usage":{"total_tokens":6}', 6),
+        (b" " * 9000 + b',"usage":{"a":{"b":1},"total_tokens":7' + b" " * 985 + b"}", 7),
+        (b" " * 9000 + b',"usage":{"a":{"b":1},"total_tokens":7' + b" " * 997 + b"}", 0),
+    ],
+)
+@pytest.mark.parametrize("size", [1000, 1 << 20])
+def test_eight_kilobytes_at_each_end_of_an_answer_are_searched(answer: bytes, expected: int, size: int) -> None:
+    reader = Plain()
+    for begin in range(0, len(answer), size):
+        assert reader.feed(answer[begin : begin + size]) == answer[begin : begin + size]
+    assert (reader.end(), reader.tokens) == (b"", Tokens(expected))
+    assert forward.whole(answer) == Tokens(expected)
+
+
+@pytest.mark.parametrize(("size", "expected"), [(8192, 0), (8193, 5)])
+def test_only_a_short_answer_is_parsed(size: int, expected: int) -> None:
+    assert forward.whole(b'{"a":{"usage":{"total_tokens":5}}}'.ljust(size)) == Tokens(expected)
+
+
+def test_a_line_is_kept_up_to_64_kilobytes() -> None:
+    line = b"x" * (64 << 10)
+    reader = Completions(usage=False, always=False)
+    assert (reader.feed(line), reader.feed(b"x"), reader.end()) == (b"", line + b"x", b"")
+    assert (reader.feed(line + b"x"), reader.end()) == (line + b"x", b"")
+    assert (reader.feed(line), reader.feed(b"a\n" + line), reader.end()) == (b"", line + b"a\n", line)
+    assert (reader.feed(b"a\n" + line + b"x"), reader.end()) == (b"a\n" + line + b"x", b"")
+
+
+@pytest.mark.parametrize(("size", "read"), [(64 << 10, True), ((64 << 10) + 1, False)])
+def test_a_usage_is_cut_from_a_line_up_to_64_kilobytes(size: int, read: bool) -> None:
+    reader, line = Completions(usage=False, always=False), (b'data: {"id":1' + SECOND + b"}").ljust(size)
+    assert reader.feed(line + b"\n") == (line.replace(SECOND, b"") if read else line) + b"\n"
+    assert reader.tokens == Tokens(5 * read)
+
+
+def test_an_empty_line_is_dropped_only_with_its_event() -> None:
+    reader = Completions(usage=False, always=False)
+    assert reader.feed(LAST + b"\n" + LAST + DONE) == b"\n" + DONE
+    reader = Completions(usage=True, always=False)
+    assert reader.feed(b"\n" + LAST) == b"\n" + LAST
+
+
+@pytest.mark.parametrize(("place", "completion"), [(100, 3), (101, 8)])
+def test_the_type_of_an_event_is_at_its_beginning(place: int, completion: int) -> None:
+    reader, name = Events(), b'"message_start"'
+    reader.feed(b'data: {"usage":{"output_tokens":3,"input_tokens":9}}\n')
+    reader.feed(b"data: {".ljust(place - len(name)) + name + b',"usage":{"output_tokens":8,"input_tokens":4}}\n')
+    assert (reader.tokens, reader.end()) == (Tokens(9, completion), b"")
+
+
+def test_of_a_line_without_an_end_the_end_is_kept() -> None:
+    reader = Events()
+    reader.feed(b"x" * (64 << 10))
+    assert len(reader._rest) == 64 << 10
+    reader.feed(b"x")
+    assert len(reader._rest) == 8 << 10
+    # The beginning of a long line is gone, and the line after it is judged by its own.
+    reader.feed(FIRST + b"\n" + SECOND + b"\n")
+    assert reader.tokens == Tokens(4)

@@ -203,6 +203,7 @@ def test_a_chain_of_fallbacks_never_leaves_the_models_of_the_key() -> None:
         {name: [f"c/{name}"] for name in names},
         dict.fromkeys(names, "generate"),
         {"alpha": ["beta"], "beta": ["secret"]},
+        15,
     )
     client = Client("", 0, ("alpha", "beta"))
     found = accept({"model": "alpha"}, client, None, CHAT, gateway)
@@ -333,3 +334,52 @@ def test_only_listed_origins_share_an_answer() -> None:
 def test_a_preflight_allows_the_headers_that_it_names(asked: str, allowed: str) -> None:
     answer = requests.preflight({"Access-Control-Request-Headers": asked})
     assert answer["Access-Control-Allow-Headers"] == allowed
+
+
+@pytest.mark.parametrize(("turn", "order"), [(0, "abc"), (1, "cab"), (2, "bca"), (3, "abc"), (7, "cab")])
+def test_three_equal_replicas_take_turns(turn: int, order: str) -> None:
+    gateway = Gateway({"big": list("abc")}, {"big": "generate"}, {}, 15)
+    found = accept({"model": "big"}, ALL, Servers(turn=turn), CHAT, gateway)
+    assert isinstance(found, Accepted) and "".join(target.id for target in found.targets) == order
+    busy = accept({"model": "big"}, ALL, Servers(busy={"a": 1}, errors={"b": "x"}), CHAT, gateway)
+    assert isinstance(busy, Accepted) and [target.id for target in busy.targets] == ["c", "a"]
+
+
+def test_a_row_of_the_list_is_openais_with_the_least_context() -> None:
+    entries = [
+        {"name": "big", "cluster": cluster, "context": context} for cluster, context in (("n", 0), ("s", 8), ("o", 9))
+    ]
+    row = {"id": "big", "object": "model", "created": 0, "owned_by": "n", "max_model_len": 8}
+    assert requests.listing(entries, None) == {"big": row}
+
+
+@pytest.mark.parametrize(("length", "kept"), [(1000, True), (1001, False)])
+def test_the_headers_of_a_preflight_have_a_limit(length: int, kept: bool) -> None:
+    answer = requests.preflight({"Access-Control-Request-Headers": f" {'x' * length} "})
+    assert (answer["Access-Control-Allow-Headers"] == "x" * length) is kept
+    assert (answer["Access-Control-Allow-Methods"], answer["Access-Control-Max-Age"]) == ("GET, POST", "600")
+
+
+def test_a_long_name_of_a_model_is_not_repeated_as_a_whole() -> None:
+    assert f"The model '{'x' * 200}' does not exist" in refused({"model": "x" * 300}).message
+
+
+@pytest.mark.parametrize("options", [[], "x", 5])
+def test_options_of_a_stream_that_are_none_stay_for_the_server(options: Any) -> None:
+    """vLLM refuses them, so the answer is no stream whose usage could be cut."""
+    found = accepted({"model": "small", "stream": True, "stream_options": options})
+    assert json.loads(found.body)["stream_options"] == options and found.usage and found.usage_always
+
+
+def test_the_usage_of_a_stream_is_hidden_unless_the_client_asked() -> None:
+    found = accepted({"model": "small", "stream": True, "stream_options": {"continuous_usage_stats": True}})
+    assert (found.usage, found.usage_always) == (False, False)
+    other = accepted({"model": "small"})
+    assert (other.usage, other.usage_always) == (True, True), "nothing is added, so nothing is hidden"
+
+
+def test_a_refusal_is_written_as_openai_does() -> None:
+    error = {"message": "m", "type": "k", "param": None, "code": "c"}
+    assert json.loads(requests.refusal_body(Refusal(400, "k", "c", "m"), CHAT)) == {"error": error}
+    assert requests.refusal_headers(Refusal(400, "k", "c", "m")) == {}
+    assert requests.refusal_headers(Refusal(503, "k", "c", "m", 1)) == {"Retry-After": "1"}

@@ -317,3 +317,73 @@ def test_a_connection_is_allowed_to_a_servers_place(family: int, place: Any, exp
 )
 def test_only_the_servers_names_are_looked_up(host: Any, expected: bool) -> None:
     assert allowed(io_state.Places(PLACES), "socket.getaddrinfo", host, 443, 0, 0, 0) is expected
+
+
+def test_the_clients_are_read_at_the_first_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock begins with the boot of the host."""
+    alice = clients.create(clients.Clients(), "alice", "sk-alice", 7, [])
+    (tmp_path / "clients.json").write_text(clients.text(alice), encoding="utf-8")
+    monkeypatch.setattr(io_state.time, "monotonic", lambda: 0.0)
+    assert Known(str(tmp_path / "clients.json")).now() == alice
+
+
+def test_a_damaged_list_of_clients_is_a_line_at_each_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, clock = tmp_path / "clients.json", [100.0]
+    monkeypatch.setattr(io_state.time, "monotonic", lambda: clock[0])
+    path.write_text("{".ljust(100), encoding="utf-8")
+    known = Known(str(path))
+    for seconds in (0.0, 0.09, 0.02):
+        clock[0] += seconds
+        assert known.now() == clients.Clients()
+    assert capsys.readouterr().out.count(f"no client can use the gateway: {path}: it is not JSON") == 2
+
+
+def test_a_list_of_models_has_its_limit_and_a_message_five_names() -> None:
+    read = reads(north=answering("/v1/models", 200, SERVED.ljust(1 << 20)))
+    assert asyncio.run(io_state.probe(Entry(MODELS[0]), read)) == ""
+    names = [{"id": f"{number}" * 200} for number in range(7)]
+    body = json.dumps({"data": names}).encode()
+    found = asyncio.run(io_state.probe(Entry(MODELS[0]), reads(north=answering("/v1/models", 200, body))))
+    assert found == f"it does not serve this model, but {', '.join(str(number) * 100 for number in range(5))}"
+
+
+@pytest.mark.parametrize(("interval", "expected"), [(10, 8.0), (2, 0.0), (1, 0.0)])
+def test_the_servers_are_checked_at_each_interval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interval: int, expected: float
+) -> None:
+    found, waits, checks = state(tmp_path), list[float](), list[State]()
+    found.settings = {**found.settings, "health_interval": interval}
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(checks) == 2:
+            raise KeyError
+
+    async def wait_for(waited: Any, seconds: float) -> None:
+        waits.append(seconds)
+        waited.close()
+        raise TimeoutError
+
+    async def check(checked: State, _read: Any) -> None:
+        checks.append(checked)
+
+    fake = SimpleNamespace(sleep=sleep, wait_for=wait_for)
+    monkeypatch.setattr(io_state, "asyncio", fake)
+    monkeypatch.setattr(io_state, "check", check)
+    found.wake.set()
+    with pytest.raises(KeyError):
+        asyncio.run(io_state.watch(found, reads()))
+    assert waits == [2.0, expected, 2.0, expected, 2.0] and not found.wake.is_set()
+
+
+def test_a_server_without_a_port_is_no_place() -> None:
+    places = io_state.Places(["http://10.0.0.5/v1", "http://10.0.0.5:1/v1"])
+    connected = SimpleNamespace(family=socket.AF_INET)
+    assert [allowed(places, "socket.connect", connected, ("10.0.0.5", port)) for port in (0, 1, 80)] == [
+        True,
+        True,
+        False,
+    ]
+    assert allowed(places, "open", "/etc/passwd")
