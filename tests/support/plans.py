@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from cluster_nodes import spark
 from typed_plans import typed
 
@@ -21,6 +22,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import c
 
 MEMORY = 128_526_000_000
 DEFAULTS = spark(1, "head")
+#: The stacks that each change plans: a lock of ours, and an image.
+_QUICK = ("current", "vllm-openai-0.28.0")
+#: Parameters: the other stacks at night.
+EACH_STACK = [stack if stack in _QUICK else pytest.param(stack, marks=pytest.mark.slow) for stack in stacks.STACKS]
 #: Number of nodes, and of Thors among them.
 SHAPES = {"one": (1, 0), "two": (2, 0), "four": (4, 0), "two and two Thors": (4, 2)}
 

@@ -10,6 +10,7 @@ import cluster_nodes
 import pytest
 import samples
 from cluster_nodes import KNOWN, LOCK, Node
+from plans import EACH_STACK
 from repository import read
 from typed_plans import typed
 
@@ -27,8 +28,6 @@ SAMPLES = {
     **dict.fromkeys(("single-spark", "two-spark"), 262144),
     **dict.fromkeys(("three-spark-ring", "four-spark-switch", "spark-thor", "two-models"), 131072),
 }
-#: The stacks that each change plans: a lock of ours, and an image.
-QUICK = ("current", "vllm-openai-0.28.0")
 #: The only problems that a catalog entry may have on a stack: it is too large, or newer than the stack.
 UNFIT = ("larger than the cluster", "does not serve")
 
@@ -65,9 +64,7 @@ def catalog_plans(stack: str, count: int) -> Mapping[str, tuple[Plan, list[str]]
 
 
 @pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize(
-    "stack", [stack if stack in QUICK else pytest.param(stack, marks=pytest.mark.slow) for stack in stacks.STACKS]
-)
+@pytest.mark.parametrize("stack", EACH_STACK)
 def test_no_catalog_entry_draws_a_warning(stack: str, count: int) -> None:
     found = catalog_plans(stack, count)
     assert len(found) >= 20

@@ -157,17 +157,19 @@ CASES: list[tuple[str, list[dict[str, str]], bool]] = [
 
 
 @promtool
-@pytest.mark.parametrize("fires", [True, False], ids=["fires", "silent"])
 @pytest.mark.parametrize("alert", ALERTS)
-def test_an_alert_fires_and_is_silent(alert: str, fires: bool, tmp_path: Path) -> None:
-    cases = [found for name, found, expected in CASES if (name, expected) == (alert, fires)]
-    assert cases
+def test_an_alert_fires_and_is_silent(alert: str, tmp_path: Path) -> None:
+    cases = [(found, fires) for name, found, fires in CASES if name == alert]
+    assert {fires for _found, fires in cases} == {True, False}
     expression = f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})'
-    expected = [{"labels": "{}", "value": 1}] if fires else []
-    test = {"expr": expression, "eval_time": f"{NOW}m", "exp_samples": expected}
-    tests = [{"interval": "1m", "input_series": found, "promql_expr_test": [test]} for found in cases]
+    tests = []
+    for found, fires in cases:
+        test = {"expr": expression, "eval_time": f"{NOW}m", "exp_samples": [{"labels": "{}", "value": 1}] * fires}
+        tests.append({"interval": "1m", "input_series": found, "promql_expr_test": [test]})
+    # Without the other alerts, which would take ten times as long.
+    rules = {"groups": [{"name": "gb10", "rules": [rule for rule in ENTRIES if rule.get("alert", alert) == alert]}]}
     given = {"rule_files": ["rules.yml"], "evaluation_interval": "30s", "tests": tests}
-    checked(tmp_path, "test", "rules", "test.yml", rules_yml=RULES, test_yml=json.dumps(given))
+    checked(tmp_path, "test", "rules", "test.yml", rules_yml=json.dumps(rules), test_yml=json.dumps(given))
 
 
 @promtool

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -260,8 +259,8 @@ def test_apt_begins_after_what_a_power_cut_interrupted(step: Callable[[Any], str
 @pytest.mark.parametrize("hours", [1, 3])
 def test_apt_waits_for_the_upgrade_that_a_killed_run_began(monkeypatch: pytest.MonkeyPatch, hours: int) -> None:
     clock, begun = [0.0], list[str]()
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(time, "sleep", lambda _seconds: clock.append(clock.pop() + 61))
+    slow = SimpleNamespace(monotonic=lambda: clock[0], sleep=lambda _seconds: clock.append(clock.pop() + 61))
+    monkeypatch.setattr(io_change, "time", slow)
 
     def run(command: Sequence[str]) -> tuple[int, str, str]:
         if command[0] == "systemctl":

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from cluster_nodes import Node, cluster_plan, mistakes, spark
-from plans import MEMORY, SHAPES, argv, inputs, without_own_arguments
+from plans import EACH_STACK, MEMORY, SHAPES, argv, inputs, without_own_arguments
 from repository import ROOT
 from snapshot import assert_recorded
 from typed_plans import typed
@@ -59,7 +59,7 @@ def without_ray(stack: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("model", [name for name, model in catalog.known().items() if not model.image])
-@pytest.mark.parametrize("stack", stacks.STACKS)
+@pytest.mark.parametrize("stack", EACH_STACK)
 def test_every_release_takes_what_is_planned_for_it(stack: str, model: str, shape: str) -> None:
     count, thors = SHAPES[shape]
     given = inputs(model, stack, count, thors, **without_ray(stack))
