@@ -38,7 +38,6 @@ clients_bin := .venv-clients/bin
 clients_installed := .venv-clients/.installed
 node_installed := .venv-clients/node/.installed
 cuda_installed := .venv/cuda/.installed
-cuda_arm64_installed := .venv/cuda-arm64/.installed
 
 .PHONY: help setup requirements downloads shellcheck promtool nft lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat mutants compat patch locks gateway clients nccl-source release-table collection docs release changelog-plugins variables molecule integration test test-all night demo demo-down bench bench-fabric bench-store bench-patch faults clean root
 
@@ -75,9 +74,8 @@ $(clients_installed): requirements-clients.txt requirements-clients-old.txt | $(
 	@touch $@
 
 # NVIDIA's wheels are a toolkit, except that NCCL looks for libraries in lib64.
-$(cuda_arm64_installed): pip_platform := --only-binary=:all: --platform=manylinux_2_28_aarch64 --platform=manylinux2014_aarch64
-$(cuda_installed) $(cuda_arm64_installed): requirements-cuda.txt | $(installed)
-	$(bin)/pip install --quiet --disable-pip-version-check --require-hashes --upgrade $(pip_platform) --target $(@D) -r requirements-cuda.txt
+$(cuda_installed): requirements-cuda.txt | $(installed)
+	$(bin)/pip install --quiet --disable-pip-version-check --require-hashes --upgrade --target $(@D) -r requirements-cuda.txt
 	ln -sfn lib $(@D)/nvidia/cu13/lib64
 	@touch $@
 
@@ -183,7 +181,7 @@ downloads: root setup ## Download the labs' root file system, wheels and models 
 	$(bin)/ansible-playbook tests/lab/playbooks/lab_up.yml -i inventories/lab -e lab_state=cached
 
 # Molecule needs Ansible's commands in PATH; an activated .venv works too.
-molecule: root setup $(if $(filter nccl arm64,$(SCENARIO)),nccl-source) $(if $(filter nccl,$(SCENARIO)),$(cuda_installed)) $(if $(filter arm64,$(SCENARIO)),$(cuda_arm64_installed)) ## Run a SCENARIO in a lab: create, check mode, converge, idempotence, integration tests, destroy
+molecule: root setup $(if $(filter nccl,$(SCENARIO)),nccl-source $(cuda_installed)) ## Run a SCENARIO in a lab: create, check mode, converge, idempotence, integration tests, destroy
 	PATH="$(CURDIR)/$(bin):$$PATH" molecule test --scenario-name $(SCENARIO)
 
 integration: setup ## Run all integration tests on a running cluster (INVENTORY, by default the demo's lab)

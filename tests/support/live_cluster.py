@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -18,7 +19,7 @@ from typing import Any
 import paramiko
 import pytest
 from repository import ROOT
-from run_playbook import Run, run
+from run_playbook import PLAIN, Run, run
 from testinfra.backend import get_backend
 from testinfra.host import Host
 from waiting import wait_until
@@ -73,7 +74,7 @@ class Cluster:
         program = Path(sys.executable).with_name("ansible")
         given = ["-a", json.dumps(arguments)] if arguments else []
         command = [program, *self.arguments, "--become", "head", "-m", name, *given]
-        done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+        done = subprocess.run(command, cwd=ROOT, env=os.environ | PLAIN, check=False, capture_output=True, text=True)
         _header, found, answer = done.stdout.partition(" => ")
         assert found, done.stdout + done.stderr
         return dict(json.loads(answer))

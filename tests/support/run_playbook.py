@@ -19,13 +19,13 @@ from repository import ROOT
 # On a terminal, the callback leaves out the numbers that are 0 after `changed`.
 _RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\b", re.MULTILINE)
 # Molecule forces colors on all child processes.
-_ENVIRONMENT = {
+PLAIN = {
     "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
     "ANSIBLE_FORCE_COLOR": "0",
     "ANSIBLE_NOCOLOR": "1",
 }
 # Tests read the names of tasks, and the recap.
-_ENVIRONMENT["GB10_ANSWER_ONLY"] = "0"
+PLAIN["GB10_ANSWER_ONLY"] = "0"
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def run(playbook: str, arguments: Sequence[str], environment: Mapping[str, str] 
     result = subprocess.run(
         command(playbook, arguments),
         cwd=ROOT,
-        env=os.environ | _ENVIRONMENT | dict(environment or {}),
+        env=os.environ | PLAIN | dict(environment or {}),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -121,7 +121,7 @@ def run_and_kill(
         command(playbook, arguments),
         cwd=ROOT,
         # Otherwise a task with a condition announces itself only with its first result.
-        env=os.environ | _ENVIRONMENT | {"ANSIBLE_DISPLAY_SKIPPED_HOSTS": "1"},
+        env=os.environ | PLAIN | {"ANSIBLE_DISPLAY_SKIPPED_HOSTS": "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

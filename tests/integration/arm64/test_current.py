@@ -41,7 +41,7 @@ def site(cluster: Cluster, head: Host) -> str:
     """Return the folder of the packages on the host. The machine installs them once, in seconds."""
     text = (ROOT / "roles/gb10/files" / STACK.lock).read_text(encoding="utf-8")
     release = head.check_output("python3 -c 'import sys; print(*sys.version_info[:2], sep=\".\")'")
-    (bind,) = cluster.nodes["spark1"]["lab_binds"]
+    bind = next(bind for bind in cluster.nodes["spark1"]["lab_binds"] if bind["dest"] == "/opt/current")
     name = hashlib.sha256(f"{text}{release}".encode()).hexdigest()[:12]
     target = Path(bind["src"]) / name
     if not target.exists():
