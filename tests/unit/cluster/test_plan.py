@@ -310,6 +310,10 @@ PLANS: dict[str, tuple[list[Node], dict[str, Any]]] = {
             {"version": 7},
         )
     },
+    "one node without InfiniBand": (
+        seen([spark(1, "head")], 0, infiniband=False),
+        {"nodes.0.infiniband": False},
+    ),
     "names of other programs": (
         change(
             pair(),
@@ -973,6 +977,26 @@ def test_listeners_of_head_and_worker() -> None:
     )
     alone = parse([spark(1, "head")], LOCK).head.settings
     assert node_checks.listeners(alone, True, 1) == {"gb10_api_port": 8000}
+    without_ray = parse(pair(**MP), LOCK).head.settings
+    assert node_checks.listeners(without_ray, True, 2) == {
+        "gb10_api_port": 8000,
+        "gb10_master_port": 29501,
+        "gb10_master_port.ranks": 29502,
+    }
+    assert node_checks.listeners(without_ray, False, 2) == {}
+
+
+def test_facts_that_a_node_lacks_are_none() -> None:
+    node = spark(1, "head")
+    for name in ("cma_free_bytes", "cma_total_bytes"):
+        del node["observed"][name]
+    facts = parse([node], LOCK).head.facts
+    assert facts is not None
+    assert (facts.cma_free_bytes, facts.cma_total_bytes, facts.hub) == (0, 0, None)
+    node["observed"]["hub_model"] = {"name": "owner/model", "revision": "main"}
+    facts = parse([node], LOCK).head.facts
+    assert facts is not None and facts.hub is not None
+    assert (facts.hub.name, facts.hub.revision, facts.hub.trouble) == ("owner/model", "main", "")
 
 
 def test_every_problem_of_one_inventory_is_in_one_list() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -224,7 +225,9 @@ def test_a_pause_needs_no_folder_and_leaves_what_the_owner_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = tmp_path / "settings.json"
-    settings.write_text('{"update": {"enabled": true}}', encoding="utf-8")
+    # Its record is longer than the longest settings.
+    former = json.dumps({"update": {"enabled": True}, "note": "\n" * (io_change._MOST // 2 - 40)})
+    settings.write_text(former, encoding="utf-8")
     for owner, name, path in (
         (plan, "PAUSE_FILE", tmp_path / "pause"),
         (plan, "DASHBOARD_FORMER", tmp_path / "gb10" / "former.json"),
@@ -232,12 +235,13 @@ def test_a_pause_needs_no_folder_and_leaves_what_the_owner_changed(
     ):
         monkeypatch.setattr(owner, name, str(path))
     for changed in (False, True):
-        io_change.pause(lambda _command: (0, "", ""), check=False)
+        for _twice in range(2):
+            io_change.pause(lambda _command: (0, "", ""), check=False)
         assert '"enabled": false' in settings.read_text(encoding="utf-8")
         if changed:
             settings.write_text("{}", encoding="utf-8")
         io_change.resume(check=False)
-        assert settings.read_text(encoding="utf-8") == ("{}" if changed else '{"update": {"enabled": true}}')
+        assert settings.read_text(encoding="utf-8") == ("{}" if changed else former)
         assert not (tmp_path / "gb10" / "former.json").exists() and not (tmp_path / "pause").exists()
 
 

@@ -27,6 +27,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema impo
 Answer = tuple[int, str, str]
 OLD, NEW = "6.17.0-1031-nvidia", "6.17.0-1032-nvidia"
 CHECKER = "/opt/nvidia/spark-ota-check"
+#: Settings of DGX Dashboard without updates.
+OFF = '{"update": {"enabled": false}}'
 FILES = {
     "/proc/modules": "nvidia 1 0 - Live 0x0\nmlx5_ib 1 0 - Live 0x0\n",
     "/proc/cmdline": "root=UUID=1 ro kho=off\n",
@@ -167,13 +169,22 @@ def test_findmnt_may_fail_while_other_mounts_come_and_go(
         (host_guard_plan.DASHBOARD_UNIT, "", ("DGX Dashboard",)),
         # Without settings, it updates.
         (host_guard_plan.DASHBOARD_UNIT, host_guard_plan.DASHBOARD_FILE, ("DGX Dashboard",)),
+        (host_guard_plan.DASHBOARD_UNIT, OFF, ()),
     ],
 )
 def test_an_updater_is_one_that_runs(tmp_path: Path, unit: str, file: str, expected: tuple[str, ...]) -> None:
     files = {name: text for name, text in FILES.items() if name != file}
+    files |= {host_guard_plan.DASHBOARD_FILE: file} if file == OFF else {}
     answers = {f"systemctl --quiet {ask} {unit}": DONE for ask in ("is-enabled", "is-active")}
     found = read(tmp_path, files, {**answers, **ANSWERS, "systemctl": FAILED})
     assert (found.updaters, found.serves) == (expected, False)
+
+
+def test_the_locks_are_those_of_the_system_that_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(io_state.io_packages, "holder", lambda root: asked.append(root) or {})
+    read(tmp_path, FILES, ANSWERS)
+    assert asked == [str(tmp_path)]
 
 
 @pytest.mark.parametrize("unit", paths.UNITS)
