@@ -70,14 +70,16 @@ class Cluster:
         return self.play("status", *arguments, **variables).assert_unchanged().shown("Show the status of the cluster")
 
     def module(self, name: str, **arguments: Any) -> dict[str, Any]:
-        """Run a module on the head as root, and return its result. It may fail."""
+        """Run a module on the head as root, and return its result."""
         program = Path(sys.executable).with_name("ansible")
         given = ["-a", json.dumps(arguments)] if arguments else []
         command = [program, *self.arguments, "--become", "head", "-m", name, *given]
         done = subprocess.run(command, cwd=ROOT, env=os.environ | PLAIN, check=False, capture_output=True, text=True)
         _header, found, answer = done.stdout.partition(" => ")
         assert found, done.stdout + done.stderr
-        return dict(json.loads(answer))
+        result: dict[str, Any] = json.loads(answer)
+        assert not result.get("failed"), result
+        return result
 
     def third_host(self, group: str, name: str, folder: Path, **variables: object) -> Cluster:
         """Return the cluster with the lab's host after its nodes, in a group of its own and with variables."""

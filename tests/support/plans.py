@@ -25,6 +25,7 @@ DEFAULTS = spark(1, "head")
 #: The stacks that each change plans: a lock of ours, and an image.
 _QUICK = ("current", "vllm-openai-0.28.0")
 #: Parameters: the other stacks at night.
+assert {*_QUICK} <= stacks.STACKS.keys()
 EACH_STACK = [stack if stack in _QUICK else pytest.param(stack, marks=pytest.mark.slow) for stack in stacks.STACKS]
 #: Number of nodes, and of Thors among them.
 SHAPES = {"one": (1, 0), "two": (2, 0), "four": (4, 0), "two and two Thors": (4, 2)}

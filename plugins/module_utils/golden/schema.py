@@ -26,6 +26,12 @@ ARGUMENTS: Mapping[str, Any] = {
         },
     },
 }
+#: The flag of the tools, and its forms that turn it off; the last one counts.
+_TOOLS = {
+    "--enable-auto-tool-choice": True,
+    "--no-enable-auto-tool-choice": False,
+    "--disable-auto-tool-choice": False,
+}
 #: Relations of an answer to its record.
 EQUAL, NEAR, DIFFERENT = "equal", "near", "different"
 
@@ -89,7 +95,7 @@ class Served:
     @property
     def tools(self) -> bool:
         """Whether the server parses tool calls."""
-        return "--enable-auto-tool-choice" in self.args
+        return next((_TOOLS[word] for word in reversed(self.args) if word in _TOOLS), False)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import allowed
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.allowed import Effect
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import inverse
 
 
 def _names(table: Mapping[str, str]) -> frozenset[str]:
@@ -107,8 +108,9 @@ def settable(name: str, value: str) -> bool:
 
 
 def _positive(option: str) -> str:
-    """Return the name of the option that a ``--no-`` name turns off."""
-    return re.sub(r"^--no-", "--", option)
+    """Return the name of the option that a ``--no-`` name, or since vLLM 0.33 its opposite, turns off."""
+    opposite = inverse(option)
+    return opposite if option not in KNOWN and opposite in KNOWN else re.sub(r"^--no-", "--", option)
 
 
 def _parsed(text: str) -> Any:

@@ -117,6 +117,10 @@ def inverse(flag: str) -> str:
     return f"--{'dis' if match[1] == 'en' else 'en'}able-{flag[match.end() :]}" if match else ""
 
 
+def _turns_off(name: str, option: Option) -> bool:
+    return name != option.name and (name.startswith("--no-") or inverse(name) == option.name)
+
+
 def _option(row: Sequence[str], release: Number) -> Option:
     words = [word.partition("@")[0] for word in row if among(word, release)]
     end = words.index("=") if "=" in words else len(words)
@@ -221,7 +225,7 @@ def unknown(name: str, release: str, there: Mapping[str, Option], queried: bool,
     at, word = number(release), rows("OPTIONS").get(name, ("",))[0]
     names = [flag for option in there.values() for flag in (option.name, *option.aliases)]
     # argparse accepts an unambiguous abbreviation. It may be ambiguous in the next release, so it is refused here.
-    begins = [flag for flag in names if flag.startswith(name)] if name.startswith("--") and len(name) > 2 else []
+    begins = [flag for flag in names if re.match("--.", name) and flag.startswith(name)]
     positive = name.replace("--no-", "--", 1)
     if word and not queried:
         found = history(word, name, at)
@@ -231,10 +235,25 @@ def unknown(name: str, release: str, there: Mapping[str, Option], queried: bool,
         return Problem(path, f"{positive} cannot be turned off", f"{positive} or nothing", "remove it")
     else:
         found = f"vLLM {release} has no option {name}"
-    # Below this, "--enable-" alone makes two names similar.
-    close = [] if word else begins[:1] or similar.close(name, names, cutoff=0.85)
-    fix = advice(name, word, at) or _write(close)
+    fix = advice(name, word, at) or _write([] if word else _same(name, there) or begins[:1] or _similar(name, names))
     return Problem(path, found, f"an option of `vllm serve` {release}", fix)
+
+
+def _similar(name: str, names: Sequence[str]) -> list[str]:
+    """Return the similar names, the closest first. The opposite of a flag is none."""
+    opposite = inverse(name.replace("--no-", "--", 1))
+    # Below this, "--enable-" alone makes two names similar.
+    return similar.close(name, [other for other in names if other != opposite], cutoff=0.85)
+
+
+def _same(name: str, there: Mapping[str, Option]) -> list[str]:
+    """Return the flag that does the same as --disable-x or --no-disable-x where only --enable-x exists, [] if none."""
+    positive = name.replace("--no-", "--", 1)
+    option = there.get(inverse(positive))
+    off = f"--no-{inverse(positive)[2:]}"
+    if option is None or off not in option.aliases:
+        return []
+    return [off if name == positive else option.name]
 
 
 def _write(close: Sequence[str]) -> str:
@@ -394,8 +413,7 @@ class _Parser:
         if option.kind == "flag":
             if value is not None:
                 self.problem(position, f"{name} takes no value", f"{name} alone", f"write {name}, or remove it")
-            off = name.startswith("--no-") or inverse(name) == option.name
-            self.values[option.name] = name == option.name or not off
+            self.values[option.name] = not _turns_off(name, option)
             return position + 1
         if value is not None:
             end, given = position + 1, [(position, value)]

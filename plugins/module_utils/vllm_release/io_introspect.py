@@ -59,7 +59,8 @@ def described(action: argparse.Action, accepted: Sequence[str]) -> dict[str, Any
     ``accepted``: all its names for the parser. The action lacks those that --help does not show.
     """
     name = next(flag for flag in action.option_strings if flag.startswith("--"))
-    kind = "append" if isinstance(action, argparse._AppendAction) else _ARITIES.get(action.nargs)
+    appends = isinstance(action, argparse._AppendAction) and action.nargs is None
+    kind = "append" if appends else _ARITIES.get(action.nargs)
     if kind is None:
         raise ValueError(f"{name} takes {action.nargs} values, which this program does not support")
     # For an option that also accepts other text, vLLM's metavar contains the choices.

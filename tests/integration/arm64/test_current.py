@@ -118,7 +118,9 @@ def test_a_second_patch_changes_nothing_and_a_moved_place_is_found(
     assert patch(cluster)["changed"] is False
     path = f"{PATCHED}/vllm/{ORACLE}"
     head.check_output(f"sed -i.shipped 's/^def select_fp8_moe_backend/def moved_fp8_moe_backend/' {path}")
-    found = patch(cluster)
-    head.check_output(f"mv {path}.shipped {path}")
+    try:
+        found = patch(cluster)
+    finally:
+        head.check_output(f"mv {path}.shipped {path}")
     (entry,) = (entry for entry in found["patches"] if entry["name"] == "fp8_moe_oracle")
     assert (entry["status"], "select_fp8_moe_backend" in entry["reason"]) == ("unsupported", True), entry

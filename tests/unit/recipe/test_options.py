@@ -319,3 +319,18 @@ VLLM_USE_FLASHINFER_SAMPLER=True VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS=1200
 def test_a_variable_of_published_recipes_is_kept(variable: str) -> None:
     plan, problems = used(eugr("", variable))
     assert (plan.environment, problems) == (dict([variable.split("=")]), [])
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("--disable-prefix-caching", None),
+        ("--enable-cascade-attn", None),
+        ("--disable-flashinfer-autotune", None),
+        ("--disable-log-outputs", None),
+        ("--enable-log-outputs", ("", allowed.EFFECTS["--enable-log-outputs"])),
+        ("--disable-x", ("", allowed.UNLISTED)),
+    ],
+)
+def test_the_opposite_of_a_flag_turns_it_off(name: str, expected: object) -> None:
+    assert options.effect(name, []) == expected

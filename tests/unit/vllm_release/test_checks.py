@@ -110,7 +110,12 @@ def test_an_option_is_whole() -> None:
 def test_since_0_33_a_flag_has_its_opposite(flag: str, option: str) -> None:
     assert parse([option, flag], "0.33.0") == ({option: False}, [])
     assert parse([flag, option], "0.33.0") == ({option: True}, [])
-    assert parse([flag], NEW)[1][0].found == f"vLLM 0.32.0 has no option {flag}"
+    (problem,) = parse([flag], NEW)[1]
+    assert (problem.found, problem.fix) == (f"vLLM 0.32.0 has no option {flag}", f"write --no-{option[2:]}")
+    (problem,) = parse([f"--no-{flag[2:]}"], "0.33.0")[1]
+    assert problem.fix == f"write {option}"
+    # It has no form that turns it off, so nothing does the same.
+    assert parse(["--enable-log-stats"], NEW)[1][0].fix != "write --disable-log-stats"
 
 
 #: Each row was verified with the parser of vLLM 0.32.0 (CPU).

@@ -147,6 +147,11 @@ def test_ray_has_its_release_and_plugins_are_not_needed(vllm: pytest.MonkeyPatch
     assert io_introspect.answer()["ray"] == "2.60.0"
 
 
+def test_an_option_that_extends_a_list_takes_several_values() -> None:
+    action = argparse.ArgumentParser().add_argument("--plugins", action="extend", nargs="+")
+    assert io_introspect.described(action, action.option_strings)["kind"] == "list"
+
+
 def test_an_option_with_a_fixed_number_of_values_is_an_error() -> None:
     action = argparse.ArgumentParser().add_argument("--pair", nargs=2)
     with pytest.raises(ValueError, match="--pair takes 2 values"):

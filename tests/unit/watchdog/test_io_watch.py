@@ -1045,7 +1045,9 @@ def test_a_record_of_restarts_that_cannot_be_read_is_reported(
 
 
 def test_only_a_head_with_nodes_listens(still: Still) -> None:
-    assert still.head().open() is not None
+    connection = still.head().open()
+    assert connection is not None
+    connection.close()
     one = still.head()
     one.key = ""
     assert one.open() is None

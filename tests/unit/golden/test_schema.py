@@ -1,0 +1,24 @@
+"""What a server of golden answers can do."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import Identity, Served
+
+ON = "--enable-auto-tool-choice"
+
+
+@pytest.mark.parametrize(
+    ("args", "tools"),
+    [
+        ([], False),
+        ([ON], True),
+        ([ON, "--no-enable-auto-tool-choice"], False),
+        ([ON, "--disable-auto-tool-choice", "--seed=1"], False),
+        (["--disable-auto-tool-choice", ON], True),
+    ],
+)
+def test_the_last_flag_of_the_tools_counts(args: list[str], tools: bool) -> None:
+    identity = Identity(*[""] * len(Identity.__dataclass_fields__))
+    assert Served(identity, "", "", "", "0.33.0", args, "", "").tools is tools
