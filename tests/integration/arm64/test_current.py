@@ -65,8 +65,8 @@ def patched(cluster: Cluster, head: Host, site: str) -> dict[str, Any]:
     return patch(cluster)
 
 
-def patch(cluster: Cluster) -> dict[str, Any]:
-    given = {"package_dir": f"{PATCHED}/vllm", "capability": "12.1", "mechanism": "source"}
+def patch(cluster: Cluster, state: str = "present") -> dict[str, Any]:
+    given = {"package_dir": f"{PATCHED}/vllm", "capability": "12.1", "mechanism": "source", "state": state}
     return cluster.module("gb10.cluster.vllm_patch", **given)
 
 
@@ -117,6 +117,7 @@ def test_a_second_patch_changes_nothing_and_a_moved_place_is_found(
     assert patched["vllm_version"] == STACK.vllm
     assert patch(cluster)["changed"] is False
     path = f"{PATCHED}/vllm/{ORACLE}"
+    assert patch(cluster, "absent")["changed"] is True
     head.check_output(f"sed -i.shipped 's/^def select_fp8_moe_backend/def moved_fp8_moe_backend/' {path}")
     try:
         found = patch(cluster)
