@@ -10,6 +10,7 @@ from patch import sources
 from patch.arguments import Argument, Release
 from patch.release_table import RELEASES
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import flags
 from ansible_collections.gb10.cluster.plugins.module_utils.kernels import io_start
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import io_introspect
@@ -25,7 +26,7 @@ def release(version: str) -> Release:
 def as_option(argument: Argument, paired: bool) -> vllm_release_checks.Option:
     longs = [flag for flag in (argument.name, *argument.aliases) if argument.kind == "bool" and flag.startswith("--")]
     off = tuple(f"--no-{flag[2:]}" for flag in longs)
-    off += tuple(filter(None, map(vllm_release_checks.inverse, longs))) if paired else ()
+    off += tuple(filter(None, map(flags.inverse, longs))) if paired else ()
     kind = "flag" if argument.kind == "bool" else argument.kind
     return vllm_release_checks.Option(
         argument.name, kind, argument.aliases + off, argument.choices, argument.fold, argument.open

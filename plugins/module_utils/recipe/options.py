@@ -16,9 +16,9 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common.flags import inverse
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import allowed
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.allowed import Effect
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import inverse
 
 
 def _names(table: Mapping[str, str]) -> frozenset[str]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import similar
+from ansible_collections.gb10.cluster.plugins.module_utils.common.flags import inverse
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import release as release_of
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import table as vllm_release_table
@@ -109,12 +110,6 @@ def rows(block: str) -> Mapping[str, tuple[str, ...]]:
     lines = getattr(vllm_release_table, block).strip().replace("\n    ", " ").splitlines()
     words = (tuple(line.split()) for line in lines)
     return {row[0].partition("@")[0]: row for row in words}
-
-
-def inverse(flag: str) -> str:
-    """Return --disable-x of --enable-x and the reverse, "" of another flag."""
-    match = re.match(r"--(en|dis)able-", flag)
-    return f"--{'dis' if match[1] == 'en' else 'en'}able-{flag[match.end() :]}" if match else ""
 
 
 def _turns_off(name: str, option: Option) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import flags
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import (
@@ -392,7 +393,7 @@ def test_what_an_option_takes_is_no_problem(release: str, data: st.DataObject) -
     flag = data.draw(st.sampled_from((option.name, *option.aliases)))
     value = data.draw(st.sampled_from(option.choices)) if option.choices else "x"
     values, problems = parse([flag] if option.kind == "flag" else [flag, value], release)
-    off = flag != option.name and (flag.startswith("--no-") or checks.inverse(flag) == option.name)
+    off = flag != option.name and (flag.startswith("--no-") or flags.inverse(flag) == option.name)
     expected: object = {"flag": not off, "list": [option.folded(value)], "append": [value]}.get(
         option.kind, option.folded(value)
     )
