@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
-from ansible_collections.gb10.cluster.plugins.module_utils.golden import record, report, schema
+from ansible_collections.gb10.cluster.plugins.module_utils.golden import checks, record, report, schema
 from ansible_collections.gb10.cluster.plugins.plugin_utils.controller import Files
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
@@ -37,7 +37,7 @@ class ActionModule(Decision):
                 "server_name": server.server_name,
                 "model": server.name,
                 "root": server.root,
-                "tools": server.tools,
+                "tools": checks.tools(server),
                 "prompts": prompts,
                 "timeout": arguments["timeout"],
                 "key_file": paths.API_KEY[0],

@@ -6,12 +6,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.golden import table
 from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import Served
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 _OPTION = "--max-logprobs"
+
+
+def tools(server: Served) -> bool:
+    """Return whether the server parses tool calls."""
+    return _values(server).get("--enable-auto-tool-choice") is True
+
+
+def _values(server: Served) -> dict[str, Any]:
+    """Return the values of the arguments, for an unlisted release by the last one's options."""
+    # The planner reports invalid arguments.
+    options = vllm_release_checks.of_runtime(server.vllm).options
+    return vllm_release_checks.parse(server.args, server.vllm, options)[0]
 
 
 def arguments(server: Served) -> list[Problem]:
@@ -23,9 +37,7 @@ def arguments(server: Served) -> list[Problem]:
         return [
             Problem("gb10_model", found, "a model of the kind generate, because golden answers consist of tokens", fix)
         ]
-    # The planner reports invalid arguments.
-    values, _problems = vllm_release_checks.parse(server.args, server.vllm)
-    given = str(values.get(_OPTION, ""))
+    given = str(_values(server).get(_OPTION, ""))
     # vLLM's default is 20, and -1 removes the limit. It refuses another text than a number.
     if not given.isdigit() or int(given) >= table.TOP:
         return []

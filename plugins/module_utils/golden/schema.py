@@ -26,12 +26,6 @@ ARGUMENTS: Mapping[str, Any] = {
         },
     },
 }
-#: The flag of the tools, and its forms that turn it off; the last one counts.
-_TOOLS = {
-    "--enable-auto-tool-choice": True,
-    "--no-enable-auto-tool-choice": False,
-    "--disable-auto-tool-choice": False,
-}
 #: Relations of an answer to its record.
 EQUAL, NEAR, DIFFERENT = "equal", "near", "different"
 
@@ -91,11 +85,6 @@ class Served:
     args: Sequence[str]
     url: str
     server_name: str
-
-    @property
-    def tools(self) -> bool:
-        """Whether the server parses tool calls."""
-        return next((_TOOLS[word] for word in reversed(self.args) if word in _TOOLS), False)
 
 
 @dataclass(frozen=True)

@@ -78,12 +78,13 @@ def effect(name: str, values: Sequence[str]) -> tuple[str, Effect] | None:
     option, _dot, path = name.partition(".")
     if found := allowed.EFFECTS.get(option):
         return "", found
+    opposite = False
     if option != _positive(option):
-        option = _positive(option)
+        option, opposite = _positive(option), not option.startswith("--no-")
         if found := allowed.EFFECTS.get(option):
             # An image with another vLLM may have an option of this name that takes a value.
             return ("", found) if values else None
-    if option not in _LISTED:
+    if option not in _LISTED or (opposite and values):
         return "", allowed.UNLISTED
     listed = None if option in allowed.OBJECTS else _MEMBERS.get(option, ())
     for text in values:

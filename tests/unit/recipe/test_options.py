@@ -322,15 +322,17 @@ def test_a_variable_of_published_recipes_is_kept(variable: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
+    ("name", "expected", "of_a_value"),
     [
-        ("--disable-prefix-caching", None),
-        ("--enable-cascade-attn", None),
-        ("--disable-flashinfer-autotune", None),
-        ("--disable-log-outputs", None),
-        ("--enable-log-outputs", ("", allowed.EFFECTS["--enable-log-outputs"])),
-        ("--disable-x", ("", allowed.UNLISTED)),
+        ("--disable-prefix-caching", None, allowed.UNLISTED),
+        ("--enable-cascade-attn", None, allowed.UNLISTED),
+        ("--disable-flashinfer-autotune", None, allowed.UNLISTED),
+        ("--disable-log-outputs", None, allowed.EFFECTS["--enable-log-outputs"]),
+        ("--enable-log-outputs", allowed.EFFECTS["--enable-log-outputs"], allowed.EFFECTS["--enable-log-outputs"]),
+        ("--disable-x", allowed.UNLISTED, allowed.UNLISTED),
     ],
 )
-def test_the_opposite_of_a_flag_turns_it_off(name: str, expected: object) -> None:
-    assert options.effect(name, []) == expected
+def test_the_opposite_of_a_flag_turns_it_off(name: str, expected: object, of_a_value: object) -> None:
+    """An image with another vLLM may have an option of this name that takes a value."""
+    assert options.effect(name, []) == (expected and ("", expected))
+    assert options.effect(name, ["x"]) == ("", of_a_value)
