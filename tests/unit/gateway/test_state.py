@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from certificates import authority
+from stand_in_modules import changed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, io_state, usage
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway.forward import Tokens
@@ -71,7 +72,7 @@ def reads(**servers: Server) -> Callable[[Entry, str, str], Awaitable[tuple[int,
 
 def test_a_changed_list_of_clients_is_read_after_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, clock = tmp_path / "clients.json", [100.0]
-    monkeypatch.setattr(io_state.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(io_state, "time", changed(time, monotonic=lambda: clock[0]))
     known = Known(str(path))
     assert known.now() == clients.Clients(), "there is no file yet"
     alice = clients.create(clients.Clients(), "alice", "sk-alice", 7, [])
@@ -323,7 +324,7 @@ def test_the_clients_are_read_at_the_first_request(tmp_path: Path, monkeypatch: 
     """The clock begins with the boot of the host."""
     alice = clients.create(clients.Clients(), "alice", "sk-alice", 7, [])
     (tmp_path / "clients.json").write_text(clients.text(alice), encoding="utf-8")
-    monkeypatch.setattr(io_state.time, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(io_state, "time", changed(time, monotonic=lambda: 0.0))
     assert Known(str(tmp_path / "clients.json")).now() == alice
 
 
@@ -331,7 +332,7 @@ def test_a_damaged_list_of_clients_is_a_line_at_each_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, clock = tmp_path / "clients.json", [100.0]
-    monkeypatch.setattr(io_state.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(io_state, "time", changed(time, monotonic=lambda: clock[0]))
     path.write_text("{".ljust(100), encoding="utf-8")
     known = Known(str(path))
     for seconds in (0.0, 0.09, 0.02):

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from decisions import decide
 from run_module import program
+from stand_in_modules import changed
 from typed_plans import fact, typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
@@ -96,7 +97,7 @@ def test_records_that_the_kernel_has_replaced_are_passed(monkeypatch: pytest.Mon
             raise result
         return bytes(result)
 
-    monkeypatch.setattr(os, "read", kernel)
+    monkeypatch.setattr(io_metrics, "os", changed(os, read=kernel))
     assert list(io_metrics.records(0)) == ["a", "b"]
 
 
@@ -350,11 +351,11 @@ def test_the_records_of_a_run_may_come_in_any_order() -> None:
 def test_an_endless_log_ends_and_a_record_is_read_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel refuses a buffer that is too small for a record; its own limit are 8 KiB."""
     reads: list[Any] = []
-    monkeypatch.setattr(os, "read", lambda *given: reads.append(given) or b"\xff")
+    monkeypatch.setattr(io_metrics, "os", changed(os, read=lambda *given: reads.append(given) or b"\xff"))
     monkeypatch.setattr(io_metrics, "_MOST_RECORDS", 3)
     assert list(io_metrics.records(5)) == ["\ufffd"] * 3
     assert reads == [(5, 8192)] * 3
-    monkeypatch.setattr(os, "read", lambda *_given: b"")
+    monkeypatch.setattr(io_metrics, "os", changed(os, read=lambda *_given: b""))
     assert list(io_metrics.records(5)) == []
 
 

@@ -9,11 +9,13 @@ import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from run_module import program
 from small_server import serving
+from stand_in_modules import changed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import io_evidence, io_node
@@ -98,7 +100,7 @@ def test_each_notification_has_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> N
     """Also a webhook that answers in single bytes, each of which renews the limit of a read."""
     limits: list[Any] = []
     monkeypatch.setattr(subprocess, "run", lambda *_argv, **options: limits.append(options["timeout"]))
-    monkeypatch.setattr(threading.Thread, "start", lambda _thread: None)
-    monkeypatch.setattr(threading.Thread, "join", lambda _thread, seconds: limits.append(seconds))
+    thread = SimpleNamespace(start=lambda: None, join=limits.append)
+    monkeypatch.setattr(io_evidence, "threading", changed(threading, Thread=lambda **_given: thread))
     late = ["the notification by webhook failed: no answer in time"]
     assert (io_evidence.notify({}, ["mail"], NOWHERE.url), limits) == (late, [10, 10])

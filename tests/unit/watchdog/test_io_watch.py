@@ -24,6 +24,7 @@ import pytest
 from packed import install
 from run_module import program
 from small_server import serving
+from stand_in_modules import changed
 from waiting import wait_until
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_local, systemd
@@ -717,8 +718,10 @@ class Still:
         monkeypatch.setattr(io_node, "processes", lambda _units: self.processes)
         monkeypatch.setattr(io_node, "metrics", lambda _server, _unit: (SILENT, None))
         monkeypatch.setattr(io_node, "unreachable", list)
-        monkeypatch.setattr(os, "kill", lambda pid, number: self.orders.append(f"{number.name} {pid}"))
-        monkeypatch.setattr(io_watch.threading.Thread, "start", lambda _thread: None)
+        told = changed(os, kill=lambda pid, number: self.orders.append(f"{number.name} {pid}"))
+        monkeypatch.setattr(io_watch, "os", told)
+        thread = SimpleNamespace(start=lambda: None)
+        monkeypatch.setattr(io_watch, "threading", changed(threading, Thread=lambda **_given: thread))
         monkeypatch.setenv("STATE_DIRECTORY", str(folder))
         self.folder = folder
 
