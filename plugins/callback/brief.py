@@ -254,7 +254,7 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         lines = self._items.pop((result.host.get_name(), result.task._uuid), None) or list(_lines(result.result))
         if not ignore_errors:
-            self._failed[result.host.get_name()] = (result.task.get_name(), lines)
+            self._add_failure(result, lines)
         if self._quiet:
             # The end of the run has those that were not rescued.
             self._handle_warnings_and_exception(result)
@@ -266,7 +266,13 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
         if not self._quiet:
             super().v2_runner_on_unreachable(result)
         if not result.task.ignore_unreachable:
-            self._failed[result.host.get_name()] = (result.task.get_name(), list(_lines(result.result)))
+            self._add_failure(result, list(_lines(result.result)))
+
+    def _add_failure(self, result: Any, lines: list[str]) -> None:
+        """Remember the last failure of a host, in the order of these: an earlier one was rescued."""
+        host = result.host.get_name()
+        self._failed.pop(host, None)
+        self._failed[host] = (result.task.get_name(), lines)
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         self._progress()

@@ -36,6 +36,7 @@ PLAYBOOK = load_yaml(r"""
       block:
         - name: Fail first
           ansible.builtin.fail: {msg: rescued}
+          when: inventory_hostname == "c"
       rescue:
         - name: Recover
           ansible.builtin.debug: {msg: recovered}
