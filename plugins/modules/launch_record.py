@@ -15,7 +15,8 @@ description:
     of a record.
   - Does not start or stop a service. The diff omits contents, because the environment may contain private names.
   - Files with secrets are not in a record. The module keeps those of the current record in a separate file.
-  - A new record has the choices of vLLM's ranks, such as the attention backend, from the log of the running start.
+  - A new record has the choices of vLLM's ranks, such as the attention backend, and the seconds of each part of the
+    start, from the log of the running one.
   - With O(state=present), removes the environments of older records, see O(keep_runtimes).
 options:
   state:
@@ -140,7 +141,8 @@ def _with_choices(module: AnsibleModule, record: rollback_record.Record, current
     run = runner(module)
     try:
         service = node_io_facts.service(run, paths.VLLM_UNIT)
-        return replace(record, choices=io_choices.read(run, service)["processes"]) if service["pid"] else record
+        found = io_choices.read(run, service) if service["pid"] else {"processes": (), "start": {}}
+        return replace(record, choices=found["processes"], started=found["start"])
     except ValueError as error:
         module.warn(f"the launch record has no choices of vLLM: {error}")
         return record

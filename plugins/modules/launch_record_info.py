@@ -76,7 +76,7 @@ present:
   elements: str
 records:
   description: Each record with its ID, content, time, parent, result of the golden answers, findings of the rules,
-    logged choices of the ranks, and missing items.
+    logged choices of the ranks, seconds of the start's parts, and missing items.
   returned: if O(all) is true
   type: list
   elements: dict

@@ -15,15 +15,15 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 from ansible_collections.gb10.cluster.plugins.module_utils.health import status as health_status
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices, start
 
 #: The begin of a start's log that is read, as JSON.
 _MOST_LOG = 8 << 20
 
 
 def read(run: Run, service: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {processes, complete} of a running unit: see choices.read(), and whether all messages of the start were
-    read.
+    """Return {processes, complete, start} of a running unit: see choices.read(), whether all messages of the start were
+    read, and start.read().
 
     ``service``: the facts of io_facts.service(). Raises ValueError if journalctl fails.
     """
@@ -33,4 +33,5 @@ def read(run: Run, service: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "processes": choices.read(lines),
         "complete": begins and (whole or any(io_client.READY in text for text in lines)),
+        "start": start.read(entries) if begins else {},
     }

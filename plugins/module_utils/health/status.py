@@ -13,7 +13,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, spans
 from ansible_collections.gb10.cluster.plugins.module_utils.health import example, symptoms
 from ansible_collections.gb10.cluster.plugins.module_utils.health.schema import StatusNode
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides, start
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
@@ -56,9 +56,9 @@ def last_error(entries: Sequence[tuple[float, str]]) -> tuple[float, str]:
         stopping = stopping or STOPPING.match(entry[1]) is not None
         if not stopping:
             starts[-1].append(entry)
-    for start in reversed(starts):
-        if cause := symptoms.explain([text for _when, text in start]):
-            return start[-1][0], cause
+    for each in reversed(starts):
+        if cause := symptoms.explain([text for _when, text in each]):
+            return each[-1][0], cause
     return 0.0, ""
 
 
@@ -68,6 +68,11 @@ def lines(nodes: Sequence[StatusNode], wanted: str) -> list[str]:
     stopped = _stopped(nodes)
     result += ["stopped by stop.yml; site.yml starts it again"] * stopped
     result += [_lock(node.facts["lock"]) for node in nodes if node.head and node.facts.get("lock")]
+    result += [
+        f"last start: {said}"
+        for node in nodes
+        if node.head and (said := start.summary(node.facts.get("watchdog", {}).get("start", {})))
+    ]
     said = watchdog({node.name: node.facts["watchdog"] for node in nodes if node.facts.get("watchdog")})
     result += [f"watchdog: {said}"] if said and not stopped else []
     width = max([4, *(len(node.name) for node in nodes)])

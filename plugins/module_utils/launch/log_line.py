@@ -7,11 +7,12 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 #: The prefix of a message from vLLM or Ray: process name and pid, level, time and place.
 _PREFIX = re.compile(
-    r"^(?P<processes>(?:\((?:raylet|[^()]*pid=)[^()]*\)\s*)*)(?:(?P<level>ERROR|CRITICAL|INFO|WARNING|DEBUG)\s+[\d-]+\s+[\d:,.]+\s+\[[^\]]*\]\s?)?"
+    r"^(?P<processes>(?:\((?:raylet|[^()]*pid=)[^()]*\)\s*)*)(?:(?P<level>ERROR|CRITICAL|INFO|WARNING|DEBUG)\s+(?P<time>[\d-]+\s+[\d:,.]+)\s+\[[^\]]*\]\s?)?"
 )
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 #: The address in the prefix of a line that Ray forwards from another node.
@@ -36,6 +37,16 @@ def parts(line: str) -> tuple[str, str, str]:
     prefix, plain = _split(line)
     address = ADDRESS.search(prefix["processes"])
     return prefix["level"] or "", address[1] if address else "", plain[prefix.end() :].rstrip()
+
+
+def clock(line: str) -> float | None:
+    """Return the time that vLLM wrote into a line, in whole seconds of its year, None without one."""
+    try:
+        # A leap year, because the text has none.
+        found = datetime.strptime(f"2000 {_split(line)[0]['time']}", "%Y %m-%d %H:%M:%S")
+    except ValueError:
+        return None
+    return found.replace(tzinfo=UTC).timestamp()
 
 
 def sender(line: str) -> Sender:

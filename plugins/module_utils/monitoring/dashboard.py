@@ -42,6 +42,7 @@ ROWS: Mapping[str, Sequence[Panel]] = {
                 f"(increase(gb10_service_restarts_total{{{_NODE}}}[1h]))",
             },
         ),
+        Panel("Last start", "s", {"{{part}} {{cluster}}": f"gb10_start_seconds{{{_CLUSTER}}}"}),
     ),
     "Model": (
         Panel(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices, start
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import (
     Api,
@@ -98,6 +98,7 @@ def _record(data: Any) -> Record:
         for kind, values in parts:
             load.part(kind, values, kind.__name__)
         choices.summary(found.choices)
+        start.summary(found.started)
     except (LookupError, TypeError, AttributeError) as error:
         raise RecordError(f"it is no record of a launch: {error!r}") from None
     return found
@@ -152,6 +153,8 @@ def _entry(name: str, found: Known, nodes: Sequence[Reported]) -> Iterator[str]:
         yield f"    {_cut(copy.golden)}"
     if chosen := choices.summary([process for each in copies.values() for process in each.choices]):
         yield f"    vLLM logged: {_cut(chosen)}"
+    if copy.started:
+        yield f"    {_cut(start.summary(copy.started))}"
     yield from (f"    {line}" for line in _lacks(copies, nodes) or ["on all nodes; a rollback needs no download"])
 
 

@@ -64,7 +64,7 @@ NODE = ("address", "head", "capability", "additions", "secrets", "runtime_mark")
 #: The parts of launch overrides that a role may leave out.
 _WITHOUT: Mapping[str, Any] = {"files": {}, "environment": {}, "mounts": []}
 #: What a node reports of a record to the controller.
-REPORTED = ("content", "time", "parent", "golden", "findings", "choices")
+REPORTED = ("content", "time", "parent", "golden", "findings", "choices", "started")
 
 
 class RecordError(ValueError):
@@ -95,8 +95,8 @@ class Record:
 
     ``time``: UTC of its last launch. ``parent``: the ID of the record before, or "". ``golden``: the result of the
     golden answers as one line, or "". ``findings``: those of the rules, None if unknown. ``choices``: those of the
-    ranks in this node's log, see launch/choices.py, [] if unknown. ``missing``: what a rollback lacks on the node; its
-    file has none.
+    ranks in this node's log, see launch/choices.py, [] if unknown. ``started``: the seconds of the start's parts, see
+    health/start.py, {} if unknown. ``missing``: what a rollback lacks on the node; its file has none.
     """
 
     content: Mapping[str, Any]
@@ -107,6 +107,7 @@ class Record:
     golden: str = ""
     findings: Sequence[str] | None = None
     choices: Sequence[Mapping[str, Any]] = ()
+    started: Mapping[str, float] = field(default_factory=dict)
     missing: Sequence[str] = ()
 
     @property

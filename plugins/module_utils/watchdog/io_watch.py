@@ -32,11 +32,14 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import foreign, io_file, io_json, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_journal import say
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_choices, io_client
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_gates, start
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.service import keys
 from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import RESTARTING
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import decide, io_evidence, io_node, parse
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import (
+    DOWN,
     UP,
     Decision,
     Local,
@@ -227,6 +230,8 @@ class Head(WatchedNode):
         self.restarts, self.last, self.serves = 0, "", False
         self.stopped: dict[str, tuple[str, ...]] = {}
         self.quota, self.notified = foreign.Quota(_NOTICES), foreign.Quota(_NOTIFICATIONS)
+        #: The seconds of the start's parts; None before they are read.
+        self.start: Mapping[str, float] | None = None
         self.probing = threading.Event()
         self.actions: queue.Queue[Callable[[], object]] = queue.Queue()
         threading.Thread(target=self._act, daemon=True).start()
@@ -253,6 +258,11 @@ class Head(WatchedNode):
         self.observe()
         server, engine = io_node.metrics(self.server, self.given["server_unit"])
         self.serves = server == UP
+        if server == DOWN:
+            self.start = None
+        elif self.serves and self.start is None:
+            self.start = {}
+            self.actions.put(self._measure)
         witnesses = [f"{self.given['node']}: {text}" for text in self.found.witnesses]
         now = time.monotonic()
         silent = {name: peer.address for name, peer in self.peers.items() if now - peer.heard > _MISSED}
@@ -280,6 +290,7 @@ class Head(WatchedNode):
             "witnesses": witnesses,
             "last_alarm": self.last,
             "restarts": len(self.state.restarts),
+            "start": self.start or {},
         }
 
     def _report_stopped(self) -> None:
@@ -326,6 +337,14 @@ class Head(WatchedNode):
                 action()
             except Exception as error:  # noqa: BLE001  # A failed action must not end the following ones.
                 say(f"an action failed: {error!r}")
+
+    def _measure(self) -> None:
+        """Read how long the parts of this start took, once."""
+        service = io_facts.service(io_gates.run, self.given["server_unit"])
+        found = io_choices.read(io_gates.run, service)["start"]
+        if found:
+            say(f"{self.given['server_unit']}: {start.summary(found)}")
+        self.start = found
 
     def _collect(self, reason: str) -> None:
         folder = ""

@@ -360,6 +360,10 @@ STATES: dict[str, tuple[list[StatusNode], str]] = {
         "warning: the nodes have different launch records: spark1 abababababab, spark2 none. Fix: run site.yml",
     ),
     "a watchdog": (watched(WATCHDOG, UP), "watchdog: report, armed, no alarm, no restart in the last hour"),
+    "a start": (
+        watched({**WATCHDOG, "start": {"imports": 18.0, "ranks": 31.2}}, UP),
+        "last start: ready after 49 s (imports 18, ranks 31)",
+    ),
     "a watchdog after an alarm": (
         watched(ARMING, DOWN),
         "watchdog: restart, not armed before the first answer, last alarm 2026-11-22 07:29:43 UTC: a hang, 2 "

@@ -51,6 +51,12 @@ def test_nodes_that_disagree_and_damaged_records_are_named() -> None:
     )
 
 
+def test_the_seconds_of_the_start_are_in_the_list() -> None:
+    started = dataclasses.replace(OLD, started={"imports": 18.0, "ranks": 31.2})
+    lines = history.lines(verified([node("spark1", [started]), node("spark2", [OLD])]))
+    assert lines[1] == "    ready after 49 s (imports 18, ranks 31)"
+
+
 def test_missing_items_and_the_logged_choices_of_all_nodes_are_in_the_list() -> None:
     logged = [{"attention": [name], "sampler": ["native"]} for name in ("TRITON_ATTN", "FLASHINFER")]
     chosen = [[{"process": "Worker_TP0", "address": "", "found": found}] for found in logged]
@@ -230,6 +236,8 @@ BAD: dict[str, Any] = {
     "choices": changed(choices=[1]),
     "choices without messages": changed(choices=[{"process": "a", "address": ""}]),
     "findings": changed(findings="a"),
+    "a start": changed(started=[1]),
+    "a start without seconds": changed(started={"gates": "1"}),
 }
 
 

@@ -291,7 +291,9 @@ def programs(tmp_path: Path, log: str) -> Path:
 def test_a_new_record_has_the_choices_of_the_running_start(tmp_path: Path, folder: str) -> None:
     given = of_this_machine(folder)
     first = run_module("launch_record", given, programs(tmp_path, start_logs.H200))
-    recorded = io_record.read(folder).found[first["id"]].choices
+    record = io_record.read(folder).found[first["id"]]
+    assert record.started.keys() == {"config", "weights", "compile", "memory", "kernels", "graphs", "server"}
+    recorded = record.choices
     assert list(recorded) == choices.read(start_logs.H200.splitlines())
     # A restart with the same launch inputs.
     again = run_module("launch_record", given, programs(tmp_path, start_logs.CUDA))

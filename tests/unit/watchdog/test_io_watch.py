@@ -907,7 +907,7 @@ def test_ras_is_asked_only_while_the_engine_stalls(
     still.now += 1.7
     sample, status = sampled(still, monkeypatch, head)
     assert list(sample.witnesses) == expected
-    assert status == {"armed": True, "stalled": 7, "witnesses": expected, "last_alarm": "", "restarts": 1}
+    assert status == {"armed": True, "stalled": 7, "witnesses": expected, "last_alarm": "", "restarts": 1, "start": {}}
 
 
 def test_the_evidence_comes_before_the_restart_that_ends_it(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1174,3 +1174,36 @@ def test_a_systemctl_without_an_end_is_unknown(
     program(tmp_path, "systemctl", "exec /bin/sleep 5")
     assert io_watch.restart(UNIT) is False
     assert "timed out" in (found := capsys.readouterr().out) and found.endswith(unknown)
+
+
+def test_the_parts_of_each_start_are_read_once(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
+    head, read = still.head(), list[str]()
+
+    def choices(_run: object, service: dict[str, str]) -> dict[str, Any]:
+        read.append(service["unit"])
+        return {"start": {"ranks": 2.0 * len(read)}}
+
+    monkeypatch.setattr(io_watch, "io_choices", SimpleNamespace(read=choices))
+    monkeypatch.setattr(io_watch, "io_facts", SimpleNamespace(service=lambda _run, unit: {"unit": unit}))
+
+    def after(server: str) -> object:
+        monkeypatch.setattr(io_node, "metrics", lambda _server, _unit: (server, None))
+        head.tick(None)
+        while not head.actions.empty():
+            head.actions.get()()
+        return head.tick(None)["start"]
+
+    # A silent server has not started anew.
+    assert [after(state) for state in (DOWN, UP, UP, SILENT, UP)] == [{}, *[{"ranks": 2.0}] * 4]
+    assert after(DOWN) == {} and after(UP) == {"ranks": 4.0} and read == [head.given["server_unit"]] * 2
+    assert still.said[-1] == f"{head.given['server_unit']}: ready after 4 s (ranks 4)"
+
+
+def test_a_start_whose_log_says_nothing_is_not_read_again(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = still.head()
+    monkeypatch.setattr(io_watch, "io_choices", SimpleNamespace(read=lambda *_given: {"start": {}}))
+    monkeypatch.setattr(io_watch, "io_facts", SimpleNamespace(service=lambda _run, unit: {"unit": unit}))
+    monkeypatch.setattr(io_node, "metrics", lambda _server, _unit: (UP, None))
+    head.tick(None)
+    head.actions.get_nowait()()
+    assert head.tick(None)["start"] == {} and head.actions.empty() and not still.said
