@@ -121,13 +121,15 @@ hit_rate:
   type: float
 """
 
+import time
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import io_run
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as common_argument_spec
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, io_end
 
 
 def main() -> None:
@@ -152,10 +154,12 @@ def main() -> None:
     secret = io_client.api_key(params["key_file"], params["unit"])
     server = io_client.Server(params["url"], params["ca_file"], params["server_name"])
     run = Run(*(params[name] for name in ("concurrency", "input_tokens", "output_tokens", "requests")))
+    began = time.monotonic()
     try:
         measured = io_run.measure(params["command"], run, server, secret, runner(module))
     except (OSError, ValueError) as error:
-        module.fail_json(msg=f"{run.name}: {error}")
+        cause = io_end.since(runner(module), params["unit"], began)
+        module.fail_json(msg=f"{run.name}: {error}{cause}")
     module.exit_json(changed=False, **measured)
 
 

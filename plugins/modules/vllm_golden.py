@@ -136,11 +136,15 @@ files:
   elements: dict
 """
 
+import time
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as common_argument_spec
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.golden import io_golden, parse
 from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import ARGUMENTS
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_end
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server, api_key
 from ansible_collections.gb10.cluster.plugins.module_utils.health.smoke import AnswerError
 
@@ -164,11 +168,13 @@ def main() -> None:
     )
     given = {name: value for name, value in module.params.items() if name not in ARGUMENTS}
     server = Server(given.pop("url"), given.pop("ca_file"), given.pop("server_name"))
+    unit, began = given.pop("unit"), time.monotonic()
     try:
-        secret = api_key(given.pop("key_file"), given.pop("unit"))
+        secret = api_key(given.pop("key_file"), unit)
         found = io_golden.run(server, secret=secret, prompts=parse.prompts(given.pop("prompts")), **given)
     except (AnswerError, parse.InvalidError) as error:
-        module.fail_json(msg=f"The golden answers could not be collected: {error}")
+        cause = io_end.since(runner(module), unit, began)
+        module.fail_json(msg=f"The golden answers could not be collected: {error}.{cause}")
     module.exit_json(changed=False, run=found)
 
 

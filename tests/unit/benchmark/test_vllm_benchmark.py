@@ -138,6 +138,16 @@ def test_only_the_clients_environment_has_the_key(tmp_path: Path, url: str, monk
     assert KEY not in str(given["argv"])
 
 
+def test_a_server_that_ends_is_explained_by_its_log(tmp_path: Path, url: str) -> None:
+    fake_benchmark.install(tmp_path, fake_benchmark.result())
+    (tmp_path / "error").touch()
+    entry = json.dumps({"__MONOTONIC_TIMESTAMP": "9" * 15, "MESSAGE": "RuntimeError: out of luck"})
+    program(tmp_path / "bin", "journalctl", f"echo '{entry}'")
+    said = measure(tmp_path, url)["msg"]
+    assert "vllm bench serve failed with status 1" in said
+    assert "The log of gb10-vllm.service since then: RuntimeError: out of luck" in said
+
+
 def test_no_error_has_the_key(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_benchmark.install(tmp_path, fake_benchmark.result(), KEY)
     (tmp_path / "error").touch()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from fake_openai import Model, serve
-from run_module import run_module
+from run_module import program, run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.golden import (
@@ -59,9 +59,13 @@ def collect(url: str, prompts: str = "") -> dict[str, Any]:
     )
 
 
-def module(url: str, **arguments: Any) -> dict[str, Any]:
+#: A line of the journal, in the far future.
+ENDED = json.dumps({"__MONOTONIC_TIMESTAMP": "9" * 15, "MESSAGE": "RuntimeError: out of luck"})
+
+
+def module(url: str, path: Path | None = None, **arguments: Any) -> dict[str, Any]:
     given = {"directory": "/x", "url": url, "model": "tiny", "unit": UNIT, **arguments}
-    return run_module("vllm_golden", given, check=True)
+    return run_module("vllm_golden", given, path, check=True)
 
 
 def verdict(run: Mapping[str, Any], content: str | None = None, renew: bool = False, **bounds: Any) -> dict[str, Any]:
@@ -301,8 +305,11 @@ def test_the_module_sends_the_key_to_its_unit_only(model: Model, url: str, tmp_p
     assert "the API's key was not sent" in failed and "5ec0e7" not in failed
 
 
-def test_the_module_without_a_server() -> None:
-    assert "The golden answers could not be collected: no answer" in module("http://127.0.0.1:9")["msg"]
+def test_the_module_without_a_server(tmp_path: Path) -> None:
+    program(tmp_path, "journalctl", f"echo '{ENDED}'")
+    said = module("http://127.0.0.1:9", tmp_path)["msg"]
+    assert "The golden answers could not be collected: no answer" in said
+    assert f"The log of {UNIT} since then: RuntimeError: out of luck" in said
     assert "prompts" in module("http://127.0.0.1:9", prompts="{")["msg"]
 
 
