@@ -41,7 +41,8 @@ def restarts(host: Host) -> int:
 def test_without_ray_and_back(cluster: Cluster, nodes: dict[str, Host], head: Host, workers: list[Host]) -> None:
     text = completion(head)
     try:
-        cluster.serve(*MP).assert_ok("Stopping gb10-ray.service")
+        # As a whole: the firewall knows the ports of the executor.
+        cluster.site(*MP).assert_ok("Stopping gb10-ray.service")
         for host in nodes.values():
             assert host.check_output("systemctl is-active gb10-vllm") == "active"
             assert not host.file("/etc/systemd/system/gb10-ray.service").exists
@@ -56,7 +57,7 @@ def test_without_ray_and_back(cluster: Cluster, nodes: dict[str, Host], head: Ho
         assert answers_again(head) == text
         assert all(restarts(host) > count for host, count in zip(nodes.values(), before, strict=True))
     finally:
-        cluster.serve().assert_ok()
+        cluster.site().assert_ok()
     assert completion(head) == text
     for worker in workers:
         assert not worker.file("/etc/systemd/system/gb10-vllm.service").exists
