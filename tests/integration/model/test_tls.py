@@ -178,7 +178,8 @@ def test_a_renewed_certificate_restarts_the_server_once(secured: Secured, head: 
 
 def test_its_near_expiry_is_a_finding(secured: Secured, tmp_path: Path) -> None:
     done, found = secured.cluster.verify(tmp_path / "found.jsonl", *secured.arguments())
-    assert "tls-expires" in found and "expires in 5.0 days" in done.output
+    # The certificate may be an hour old on a busy machine.
+    assert "tls-expires" in found and re.search(r"expires in (4\.\d|5\.0) days", done.output)
 
 
 def test_without_tls_nothing_of_it_is_left(secured: Secured, head: Host, nodes: dict[str, Host]) -> None:
