@@ -136,6 +136,10 @@ reboot:
   returned: success
   type: dict
   sample: {"required": true, "packages": [linux-base]}
+rests:
+  description: For how many seconds the model rests until the next request, null if it does not. Only the head knows.
+  returned: success
+  type: float
 flight_records:
   description: A line for each host that fell silent in the last day, as this node's flight recorder recorded it.
   returned: success

@@ -54,6 +54,10 @@ options:
     type: list
     elements: str
     default: []
+  wake_port:
+    description: The port that wakes a resting model, 0 without one. Clients of the API reach it.
+    type: int
+    default: 0
   open_ports:
     description: Further ports, such as C(8443/tcp) or C(60000-61000/udp).
     type: list

@@ -49,7 +49,10 @@ def settings(step: Decision, variables: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of GatewaySettings that are variables of the role."""
     return {
         **{name: setting(step, variables, name) for name in ("host", "name", "fallbacks", "origins")},
-        **{name: number(step, variables, name) for name in ("port", "silence_timeout", "health_interval")},
+        **{
+            name: number(step, variables, name)
+            for name in ("port", "silence_timeout", "health_interval", "wake_timeout")
+        },
         "allow_plain_http": boolean(setting(step, variables, "allow_plain_http"), strict=False),
     }
 

@@ -121,7 +121,7 @@ def free_port() -> int:
 def planned(models: Sequence[Mapping[str, Any]], keys: Any = None, tls: Any = None, **more: Any) -> dict[str, Any]:
     """Return the plan of a gateway on loopback, with its URL. ``tls``: the texts of its certificate and key."""
     settings = {"host": "127.0.0.1", "port": free_port(), "name": "", "allow_plain_http": False, "origins": []}
-    settings |= {"fallbacks": {}, "silence_timeout": 30, "health_interval": 3} | more
+    settings |= {"fallbacks": {}, "silence_timeout": 30, "health_interval": 3, "wake_timeout": 20} | more
     tls_texts = tls or {"certificate": "", "key": ""}
     found = gateway.planned(plan.models_of(models), settings, keys or {}, tls_texts, "127.0.0.1")
     return asdict(found) | {"url": f"{'https' if tls else 'http'}://127.0.0.1:{settings['port']}"}

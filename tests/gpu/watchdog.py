@@ -77,6 +77,7 @@ class Head(io_watch.Head):
                 **api,
                 **units,
                 **SETTINGS,
+                "rest_after": 0,
             },
             "",
         )

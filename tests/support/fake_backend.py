@@ -25,7 +25,8 @@ class Backend:
     ``broken``: the status of each answer of the model, 200 for none. ``pause``: seconds before a plain answer, and
     before each word of a stream. ``words``: how many words a stream has. ``breaks``: after how many words a stream ends
     without its end, 0 for never. ``refusal`` and ``redirect``: an answer of 400, and a place to redirect to.
-    ``lag``: seconds before the answer to a health check.
+    ``lag``: seconds before the answer to a health check. ``closed``: whether the guard refuses new requests.
+    ``drops``: whether it closes the connection in place of an answer.
     ``running``, ``left``, ``checks`` and ``sent``: open requests, those whose client left, health checks, and events of
     streams.
     """
@@ -36,6 +37,8 @@ class Backend:
     broken: int = 200
     pause: float = 0
     lag: float = 0
+    closed: bool = False
+    drops: bool = False
     words: int = 3
     breaks: int = 0
     running: int = 0
@@ -185,7 +188,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/health":
             self.backend.checks += 1
             time.sleep(self.backend.lag)
-            self._reply(200, {})
+            self._reply(503 if self.backend.closed else 200, {})
         elif not self._allowed():
             self._reply(401, {"error": "Unauthorized"})
         else:
@@ -193,6 +196,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if self.backend.closed:
+            self._reply(503, {"error": {"message": "stops", "type": "server_error", "code": "server_stops"}})
+            return
         self.backend.bodies.append((self.path, body))
         self.backend.headers.append({name.lower(): value for name, value in self.headers.items()})
         self.backend.running += 1
@@ -211,6 +217,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("location", self.backend.redirect)
             self.send_header("content-length", "0")
             self.end_headers()
+        elif self.backend.drops:
+            self.connection.shutdown(socket.SHUT_RDWR)
         elif self.backend.refusal:
             self._reply(400, self.backend.refusal)
         elif self.backend.broken != 200:

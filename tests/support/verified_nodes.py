@@ -154,6 +154,7 @@ def _software(number: int, head: bool) -> Facts:
         "image": "",
         "watchdog": {},
         "reboot": {"required": False, "packages": []},
+        "rests": None,
         "memory_guard": {
             "active": True,
             "starts": [

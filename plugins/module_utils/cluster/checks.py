@@ -15,10 +15,11 @@ from dataclasses import fields
 from typing import TypeVar
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.node_checks import listeners
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.renamed_data import REMOVED, RENAMED
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import PREFIX, Inputs, Node, Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.words_data import WORDS
-from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, secret_environment, systemd
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, secret_environment, spans, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import adapters
@@ -39,6 +40,8 @@ _TAKEN = {
     **dict.fromkeys(("--name", "--rm"), "the unit finds and removes its container by its name"),
     "--privileged": "the container gets only the devices that it needs",
 }
+#: Seconds without a request: a shorter time would end the model between two requests of the same person.
+_LEAST_REST = 30
 #: The least similarity of a misspelled name.
 _NEAR = 0.8
 #: A user name that useradd accepts and that the system does not use.
@@ -72,6 +75,7 @@ def check(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> list[
         *recorder.check([node.recorder for node in nodes]),
         *_check_folders(settings),
         *_check_restarts(settings),
+        *_check_rest(settings, len(nodes)),
         *_check_nccl(inputs.head.nccl_wanted),
     ]
 
@@ -425,6 +429,28 @@ def _check_restarts(settings: Settings) -> list[Problem]:
         )
         expected = f"more than {settings.restart_attempts * longest}"
         problems.append(Problem("gb10_restart_interval", found, expected, "raise it, or lower gb10_gate_timeout"))
+    return problems
+
+
+def _check_rest(settings: Settings, nodes: int) -> list[Problem]:
+    """Check the time without a request, and the port that wakes the model."""
+    after, problems = spans.seconds(settings.idle_stop), _outside(settings, {"wake_port": (1024, 65535)})
+    if after is None or 0 < after < _LEAST_REST:
+        expected = f"a number and its unit, such as 30m or 2h, at least {_LEAST_REST}s; empty for never"
+        problems.append(Problem("gb10_idle_stop", repr(settings.idle_stop), expected, "correct gb10_idle_stop"))
+    taken = {port: name for name, port in listeners(settings, True, nodes).items() if name != "gb10_wake_port"}
+    if after and not api_access.is_address(settings.api_host):
+        problems.append(
+            Problem(
+                "gb10_api_host",
+                repr(settings.api_host),
+                "an address, because systemd listens on it while the model rests",
+                "set an address, or leave gb10_idle_stop empty",
+            )
+        )
+    if after and settings.wake_port in taken:
+        found = f"{settings.wake_port} is also {taken[settings.wake_port]}"
+        problems.append(Problem("gb10_wake_port", found, "a separate port", "change gb10_wake_port"))
     return problems
 
 

@@ -20,7 +20,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import
     Node,
     Settings,
 )
-from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, spans
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import links as fabric_links
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
@@ -34,6 +34,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.memory import adapter
 from ansible_collections.gb10.cluster.plugins.module_utils.node import toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 
+#: Its listener is systemd itself.
+_WAKE = "gb10_wake_port"
 #: The interface whose addresses are local to the node.
 _LOOPBACK = "lo"
 #: Reading a slow node takes a part of this time. Certificates are valid for days.
@@ -159,7 +161,9 @@ def _check_listeners(path: str, node: Node, facts: Facts, ports: Mapping[str, in
     """Find ports of the cluster that another program uses."""
     problems, own = [], (*paths.UNITS, paths.EXPORTER_UNIT)
     for variable, port in ports.items():
-        other = next((each for each in facts.listeners if each.port == port and each.unit not in own), None)
+        # systemd itself listens for a resting model.
+        mine = (*own, "init.scope") if variable == _WAKE else own
+        other = next((each for each in facts.listeners if each.port == port and each.unit not in mine), None)
         if other:
             found = f"port {port} of {node.name} is in use by {other.process or 'an unknown process'}"
             fix = f"stop that process or change {variable.partition('.')[0]}"
@@ -299,6 +303,8 @@ def _clock(ahead: float) -> list[str]:
 def listeners(settings: Settings, head: bool, nodes: int) -> dict[str, int]:
     """Return a node's listeners of the cluster as {variable: port}; Ray's fixed ports are {variable.name: port}."""
     api, meet = {"gb10_api_port": settings.api_port}, settings.master_port
+    if spans.seconds(settings.idle_stop):
+        api[_WAKE] = settings.wake_port
     if settings.distributed_executor_backend == "mp":
         meeting = {"gb10_master_port": meet, "gb10_master_port.ranks": meet + 1} if nodes > 1 else {}
         return {**api, **meeting} if head else {}

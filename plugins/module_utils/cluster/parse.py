@@ -168,6 +168,8 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
         secret_problems=_problems(secrets),
         smoke_tokens=settings["vllm_serve_smoke_tokens"],
         drop_caches=_boolean(settings["vllm_serve_drop_caches"]),
+        # YAML reads off as false.
+        watched=str(settings["vllm_watchdog_mode"]).lower() not in ("off", "false"),
         image_python=settings["vllm_runtime_image_python"],
         patch=_patch(settings),
         packages=node_packages.of_roles(settings),

@@ -24,7 +24,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.additions imp
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.model import Chosen
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.runtime import Runtime, runtime_of
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Inputs, Node
-from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, spans
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environment as fabric_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric_plan
@@ -50,6 +50,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import (
     NodeFabric,
     Plan,
     PlannedNode,
+    Rest,
     Restart,
     Serve,
     StackVersions,
@@ -347,6 +348,7 @@ def _plan(
             settings.restart_max_delay,
             settings.gate_timeout,
         ),
+        rest=_rest(head),
         memory_max=settings.service_memory_max,
         oom_score=settings.service_oom_score,
         runtime=runtime.planned,
@@ -361,6 +363,11 @@ def _plan(
         label=inputs.label,
         node=nodes[0],
     )
+
+
+def _rest(head: Node) -> Rest:
+    after = spans.seconds(head.settings.idle_stop) if head.watched else 0
+    return Rest(after or 0, head.settings.wake_port)
 
 
 def _serve(

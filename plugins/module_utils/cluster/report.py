@@ -31,7 +31,13 @@ def guards(settings: Mapping[str, Any]) -> list[str]:
     """Return what watches the ranks of each node, from the settings of the head."""
     floor = float(settings["vllm_serve_memory_floor"])
     memory = f"{settings['vllm_serve_memory_guard']} below {floor:g} GiB available" if floor else "off"
-    return [f"memory guard: {memory}", f"watchdog: {settings['vllm_watchdog_mode']}"]
+    mode, after = settings["vllm_watchdog_mode"], settings["gb10_idle_stop"]
+    rest = f"rest: after {after} without a request; the next one to the gateway starts the model"
+    return [
+        f"memory guard: {memory}",
+        f"watchdog: {mode}",
+        *([rest if mode != "off" else "rest: never, because the watchdog is off"] if after else []),
+    ]
 
 
 def lines(plan: Plan, object_store_memory: int, watched: Sequence[str] = ()) -> list[str]:

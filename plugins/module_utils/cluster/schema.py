@@ -75,6 +75,8 @@ class Settings(serve_schema.ServeSettings):
     restart_delay: int
     restart_max_delay: int
     gate_timeout: int
+    idle_stop: str
+    wake_port: int
     service_memory_max: int
     service_oom_score: int
     apt_timeout: int
@@ -245,6 +247,7 @@ class Node:
     secret_problems: tuple[Problem, ...]
     smoke_tokens: int
     drop_caches: bool
+    watched: bool
     image_python: str
     patch: PatchSettings
     packages: Mapping[str, Sequence[str]]

@@ -37,6 +37,9 @@ WATCHDOG_SETTINGS = "/etc/gb10/watchdog.json"
 WATCHDOG_WEBHOOK = "/etc/gb10/watchdog.webhook"
 WATCHDOG_STATE = "/var/lib/gb10-watchdog"
 WATCHDOG_STATUS = "/run/gb10-watchdog/status.json"
+#: The socket that a resting model's head listens on, and systemd's file of it, which exists as long as it does.
+WAKE_SOCKET = "gb10-wake.socket"
+RESTS = f"/run/systemd/transient/{WAKE_SOCKET}"
 #: The head's secret of the messages between nodes, a node's keys of them, and the token of earlier releases that all
 #: nodes shared.
 MESSAGE_SECRET, SHARED_TOKEN = "/etc/gb10/message.secret", "/etc/gb10/watchdog.token"
@@ -121,6 +124,7 @@ OF_ROLES: Mapping[str, str] = {
     "overrides": OVERRIDES,
     "prometheus": PROMETHEUS_FOLDER,
     "ray_token": RAY_TOKEN,
+    "rests": RESTS,
     "shared_token": SHARED_TOKEN,
     "users": USERS,
     "watchdog_settings": WATCHDOG_SETTINGS,

@@ -94,7 +94,7 @@ def closed(
     found = {
         entry["port"]: entry["process"] or "unknown"
         for entry in _reachable(listeners)
-        if entry["port"] not in {*ssh, access.api_port}
+        if entry["port"] not in {*ssh, access.api_port, access.wake_port}
         and not any(first <= entry["port"] <= last for first, last in spans)
         and not entry["unit"].startswith("gb10-")
     }

@@ -34,6 +34,7 @@ ARGUMENTS: dict[str, Any] = {
     },
     "peer_ports": {"type": "dict", "default": {}},
     "api_port": {"type": "int", "default": 0},
+    "wake_port": {"type": "int", "default": 0},
     "api_clients": {"type": "list", "elements": "str", "default": []},
     "open_ports": {"type": "list", "elements": "str", "default": []},
     "interfaces": {"type": "list", "elements": "str", "default": []},
@@ -72,6 +73,7 @@ def outcome(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         params["interfaces"],
         params["monitoring_ports"],
         params["monitoring_clients"],
+        params["wake_port"],
         params["served_ports"],
         serving_users(params["service_user"]),
     )

@@ -46,6 +46,7 @@ def options(plan: Plan, settings: FirewallSettings, monitored: Sequence[int], lo
         "peer_ports": needs(plan),
         "api_port": plan.api_port if api else 0,
         "api_clients": list(plan.api_clients) if api else [],
+        "wake_port": plan.rest.port if api and plan.rest.after else 0,
         "open_ports": [*settings.peer_firewall_open_ports, *gateway],
         "interfaces": list(settings.peer_firewall_trusted_interfaces),
         "monitoring_ports": list(monitored) if settings.monitoring_enabled else [],
@@ -69,6 +70,7 @@ def _peers(plan: Plan) -> list[tuple[str, str]]:
 def _served(plan: Plan) -> list[str]:
     """Return the ports on which the ranks of the plan's node listen, as nft writes them."""
     ports = [plan.api_port] if plan.node.head else []
+    ports += [plan.rest.port] if plan.node.head and plan.rest.after else []
     ports += [NCCL_RAS_PORT] if len(plan.nodes) > 1 else []
     if plan.by_ray and plan.node.head:
         ports.append(launch_argv.RAY_DASHBOARD_PORT)

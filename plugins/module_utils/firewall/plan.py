@@ -61,6 +61,8 @@ class Access:
     #: The ports of metrics, and the networks that reach them; without networks, no host does.
     monitoring_ports: Sequence[int] = ()
     monitoring_clients: Sequence[str] = ()
+    #: The port that wakes a resting model, 0 without one. The API's clients reach it.
+    wake_port: int = 0
     #: The ports of the ranks' services, such as 8000 or 20000-20999, and the IDs of the users who may serve them.
     served_ports: Sequence[str] = ()
     serving_users: Sequence[int] = ()
@@ -68,6 +70,7 @@ class Access:
     def opened(self) -> list[tuple[int, Sequence[str], str]]:
         """Return (port, networks, purpose) of the cluster's ports that others reach, without networks for all."""
         api = [(self.api_port, self.api_clients, "the API")] if self.api_port else []
+        api += [(self.wake_port, self.api_clients, "a resting model")] if self.wake_port else []
         ports = self.monitoring_ports if self.monitoring_clients else ()
         return [*api, *((port, self.monitoring_clients, "metrics") for port in ports)]
 

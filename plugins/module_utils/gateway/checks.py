@@ -20,7 +20,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:+-]{0,199}")
 _CLUSTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 #: Seconds: the least and the most of each time.
-_TIMES: Mapping[str, tuple[int, int]] = {"silence_timeout": (1, 86400), "health_interval": (2, 3600)}
+_TIMES: Mapping[str, tuple[int, int]] = {
+    "silence_timeout": (1, 86400),
+    "health_interval": (2, 3600),
+    "wake_timeout": (1, 86400),
+}
 
 
 def problems(given: GatewaySettings) -> list[Problem]:
@@ -156,6 +160,7 @@ def _models(models: Sequence[Model]) -> Iterator[Problem]:
                 "correct one of them, or rename a model",
             ),
             (model.context < 0, f"{place}.context", str(model.context), "tokens, or 0", f"correct {place}.context"),
+            (not 0 <= model.wake <= 65535, f"{place}.wake", str(model.wake), "a port, or 0", f"correct {place}.wake"),
             (
                 first != index,
                 place,

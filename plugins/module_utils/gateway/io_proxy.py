@@ -23,7 +23,7 @@ import sys
 import time
 import traceback
 import urllib.parse
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,14 +49,19 @@ _WHOLE, _PARTS = 256 << 10, 1 << 20
 #: Bytes that may wait for a slow client, before writing waits for it: asyncio's own limit.
 _WAITING = 64 << 10
 _OK, _LEFT, _REDIRECTS, _ERRORS = 200, 499, 300, 400
+#: The status and the code of a server that is about to rest, and the most bytes of this answer.
+_CLOSED, _STOPS, _MOST_REFUSAL = 503, b'"server_stops"', 4096
+#: Seconds before a request is sent again to a server that refused it.
+_AGAIN_SECONDS = 1.0
 
 
 class RefusedError(Exception):
     """A request ends with a refusal."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: Refusal, unread: bool = False) -> None:
         super().__init__(refusal.code)
-        self.refusal = refusal
+        #: ``unread``: no server has received the request.
+        self.refusal, self.unread = refusal, unread
 
 
 @dataclass
@@ -202,7 +207,7 @@ class Gateway:
         if isinstance(found, Refusal):
             raise RefusedError(found)
         record.model = found.model
-        answer, entry = await self._ask(request, route, found, record)
+        answer, entry = await self._awake(request, route, found, record)
         try:
             # A long stream keeps no body.
             found.body = b""
@@ -250,6 +255,32 @@ class Gateway:
             await asyncio.sleep(limits.PAUSE)
             yield limits.PAUSE
 
+    async def _awake(
+        self, request: Any, route: requests.Route, found: requests.Accepted, record: Record
+    ) -> tuple[Any, Entry]:
+        """Return the answer of _ask(), after waking a server that rests. A fallback answers meanwhile."""
+        ids, end = list(found.resting), time.monotonic() + self.state.settings["wake_timeout"]
+        if found.targets and ids:
+            io_state.wake(self.state, ids, self.read)
+        while True:
+            try:
+                return await self._ask(request, route, found, record)
+            except RefusedError as error:
+                ids = ids or self._may_rest(found.targets)
+                if not ids or error.refusal.code != requests.UNAVAILABLE or time.monotonic() > end:
+                    raise
+                started = await io_state.woken(self.state, ids, self.read)
+                # One that rested had no open request: it closed a connection that it had not taken yet.
+                if not started or (started != io_state.WOKEN and not error.unread):
+                    raise
+                await asyncio.sleep(_AGAIN_SECONDS)
+                healthy = (id_ for id_ in ids if id_ not in self.state.errors)
+                found.targets = [requests.Target(id_, self.state.entries[id_].name) for id_ in healthy]
+
+    def _may_rest(self, targets: Sequence[requests.Target]) -> list[str]:
+        """Return the servers that may have begun to rest since their last check."""
+        return [target.id for target in targets if target.id in self.state.gateway.wakes]
+
     async def _ask(
         self, request: Any, route: requests.Route, found: requests.Accepted, record: Record
     ) -> tuple[Any, Entry]:
@@ -258,37 +289,37 @@ class Gateway:
         Only a request that no server has received goes to a fallback. One that a server has received goes to one other
         replica. After a time limit it goes nowhere.
         """
-        model, received, reasons = found.targets[0].model, False, dict[str, str]()
+        received, reasons = False, dict(found.resting)
         for index, target in enumerate(found.targets):
-            if received and target.model != model:
+            if received and target.model != found.named:
                 break
-            if target.model != model:
-                found.body, model = await self._renamed(found.body, target.model), target.model
-            last = received or [other.model for other in found.targets[index + 1 : index + 2]] != [model]
+            if target.model != found.named:
+                found.body, found.named = await self._renamed(found.body, target.model), target.model
+            last = received or [other.model for other in found.targets[index + 1 : index + 2]] != [target.model]
             entry, answer = self.state.entries[target.id], None
             self.state.busy[entry.id] += 1
             try:
                 answer = await self._post(request, route, found.body, entry)
-                if not (reason := _failure(answer.status, last)):
-                    record.answered = model
+                stops = await _stops(answer, entry)
+                if not (reason := _failure(answer.status, last, stops)):
+                    record.answered = target.model
                     return answer, entry
-                reasons[entry.id], received = reason, True
+                reasons[entry.id] = reason
+                received |= not stops
             except aiohttp.ClientError as error:
                 self.state.wake.set()
                 if isinstance(error, aiohttp.SocketTimeoutError):
                     raise RefusedError(requests.silent(record.model, self._silence)) from error
                 reasons[entry.id] = _reason(error)
-                received = received or not isinstance(
-                    error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-                )
+                received |= not isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
             finally:
-                if record.answered != model:
+                if record.answered != target.model:
                     self.state.busy[entry.id] -= 1
                     if answer is not None:
                         answer.close()
             if last and received:
                 break
-        raise RefusedError(requests.unanswered(self.state.gateway, record.model, reasons))
+        raise RefusedError(requests.unanswered(self.state.gateway, record.model, reasons), not received)
 
     async def _post(self, request: Any, route: requests.Route, body: bytes, entry: Entry) -> Any:
         headers = forward.request_headers(request.headers, entry.key) | {"Content-Length": str(len(body))}
@@ -418,13 +449,22 @@ async def _in_parts(body: bytes) -> AsyncIterator[bytes]:
         yield body[begin : begin + _PARTS]
 
 
-def _failure(status: int, last: bool) -> str:
+async def _stops(answer: Any, entry: Entry) -> bool:
+    """Return whether a server that may rest refused a request before its end. The API's guard has other refusals."""
+    if answer.status != _CLOSED or not entry.wake or not 0 < (answer.content_length or 0) <= _MOST_REFUSAL:
+        return False
+    return _STOPS in await answer.read()
+
+
+def _failure(status: int, last: bool, stops: bool) -> str:
     """Return why another server gets the request, "" to pass the answer.
 
     A client cannot correct the gateway's own key.
     """
     if status == forward.DENIED:
         return "it does not take the gateway's key"
+    if stops:
+        return "it stops"
     return f"HTTP {status}" if status in forward.FAILED and not last else ""
 
 
@@ -462,7 +502,7 @@ async def run(settings: str, folder: str, *pair: str) -> None:
     if text is None:
         raise FileNotFoundError(settings)
     state = State(json.loads(text), folder)
-    places = io_state.Places([model["url"] for model in state.settings["models"]])
+    places = io_state.Places(state.settings["models"])
     places.confine()
     secured = None
     if pair:

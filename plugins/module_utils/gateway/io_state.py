@@ -15,7 +15,7 @@ import ssl
 import sys
 import time
 import urllib.parse
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -26,6 +26,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.gateway import client
 #: Seconds: the limit of one health check, the least time between two, and the time between two writes of the usage.
 _PROBE_SECONDS, _LEAST_SECONDS, _SAVE_SECONDS = 5.0, 2.0, 5.0
 _SLOW = "timed out"
+#: A server that became healthy: by itself, or after its rest.
+HEALTHY, WOKEN = "healthy", "woken"
+#: Seconds within which a server that rests has ended: systemd's TimeoutStopSec= of a rank.
+_STOP_SECONDS = 60.0
 #: Lines about the health of an entry in an hour.
 _MOST_LINES = 60
 #: Seconds until the clients' file is looked at again.
@@ -74,6 +78,7 @@ class Entry:
         self.base = str(given["url"]).removesuffix("/v1")
         self.key = os.environ.get(given["variable"], "") if given["variable"] else ""
         self.tls = context(given["ca"]) if given["ca"] else None
+        self.host, self.wake = urllib.parse.urlsplit(self.base).hostname or "", int(given["wake"])
 
 
 def context(ca: str) -> ssl.SSLContext:
@@ -97,7 +102,10 @@ class State:
         for entry in self.entries.values():
             ids.setdefault(entry.name, []).append(entry.id)
         kinds = {model["name"]: model["kind"] for model in settings["models"]}
-        self.gateway = requests.Gateway(ids, kinds, settings["fallbacks"], settings["health_interval"])
+        wakes = {model["id"] for model in settings["models"] if model["wake"]}
+        self.gateway = requests.Gateway(ids, kinds, settings["fallbacks"], settings["health_interval"], wakes)
+        #: The start of each entry that was woken.
+        self.waking: dict[str, asyncio.Task[str]] = {}
         self.known = Known(settings["clients"])
         #: The last error of each unhealthy entry, when each was checked last, and the open requests of each.
         self.errors: dict[str, str] = {}
@@ -225,17 +233,70 @@ async def probe(entry: Entry, read: Read) -> str:
     return "" if entry.name in names else f"it does not serve this model, but {others or 'none'}"
 
 
+def wake(state: State, ids: Sequence[str], read: Read) -> set[asyncio.Task[str]]:
+    """Wake the servers of entries, and return the starts: those of earlier requests, too."""
+    for id_ in ids:
+        if id_ not in state.waking:
+            state.waking[id_] = asyncio.create_task(_wake(state, state.entries[id_], read))
+    return {state.waking[id_] for id_ in ids}
+
+
+async def woken(state: State, ids: Sequence[str], read: Read) -> str:
+    """Wake the servers of entries, and return HEALTHY or WOKEN as soon as one is healthy, "" if none becomes it."""
+    pending = wake(state, ids, read)
+    while pending:
+        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        if found := max(task.result() for task in done):
+            return found
+    return ""
+
+
+async def _wake(state: State, entry: Entry, read: Read) -> str:
+    """Wake a server, and wait until it is healthy. One that is about to rest does not listen for its waker yet.
+
+    Returns HEALTHY, WOKEN if it rested, "" after the time limit.
+    """
+    found, limit = HEALTHY, time.monotonic() + _STOP_SECONDS
+    try:
+        while time.monotonic() < limit:
+            if not await probe(entry, read):
+                if error := state.errors.pop(entry.id, ""):
+                    state.say(entry.id, f"healthy after: {error}")
+                return found
+            # Nobody listens while it starts.
+            if await _connected(entry.host, entry.wake):
+                state.say(entry.id, "it rests, and a request starts it")
+                found, limit = WOKEN, time.monotonic() + state.settings["wake_timeout"]
+            await asyncio.sleep(_LEAST_SECONDS)
+        return ""
+    finally:
+        del state.waking[entry.id]
+
+
+async def _connected(host: str, port: int) -> bool:
+    """Return whether a port takes a connection, which ends at once."""
+    try:
+        async with asyncio.timeout(_PROBE_SECONDS):
+            _reader, writer = await asyncio.open_connection(host, port)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
+
+
 class Places:
     """The only places that the process connects to: the addresses and ports of the models' servers.
 
     The process has no reason for another connection, so this only limits the damage of a defect in a library.
     """
 
-    def __init__(self, urls: list[str]) -> None:
+    def __init__(self, models: Iterable[Mapping[str, Any]]) -> None:
         self._hosts: dict[str, set[int]] = {}
         self._places: set[tuple[str, int]] = set()
-        for parts in map(urllib.parse.urlsplit, urls):
-            self._hosts.setdefault(parts.hostname or "", set()).add(parts.port or 0)
+        for model in models:
+            parts = urllib.parse.urlsplit(str(model["url"]))
+            ports = {parts.port or 0, *([int(model["wake"])] if model["wake"] else [])}
+            self._hosts.setdefault(parts.hostname or "", set()).update(ports)
         for host in self._hosts:
             if _is_address(host):
                 self.know(host, [host])

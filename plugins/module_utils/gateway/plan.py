@@ -28,7 +28,11 @@ def models_of(entries: Sequence[Mapping[str, Any]]) -> list[Model]:
     """Return the entries of gateway_models, whose types the role's specification has checked."""
     texts = ("name", "url", "cluster", "ca", "kind")
     return [
-        Model(**{name: str(entry[name]) for name in texts if name in entry}, context=int(entry.get("context", 0)))
+        Model(
+            **{name: str(entry[name]) for name in texts if name in entry},
+            context=int(entry.get("context", 0)),
+            wake=int(entry.get("wake", 0)),
+        )
         for entry in entries
     ]
 
@@ -47,7 +51,8 @@ def of_clusters(heads: Mapping[str, str], plans: Mapping[str, Plan], cas: Mappin
             problems.append(Problem(f"gateway_clusters.{cluster}", reason, expected, "set its gb10_api_host"))
         url = f"{planned.api.url}/v1" if local else planned.api.endpoint
         context = planned.serve.expected.context
-        found.append(Model(planned.served_model_name, url, cluster, cas.get(head, ""), planned.kind, context))
+        wake = planned.rest.port if planned.rest.after else 0
+        found.append(Model(planned.served_model_name, url, cluster, cas.get(head, ""), planned.kind, context, wake))
     refuse(problems)
     return found
 
@@ -90,6 +95,7 @@ def settings(given: GatewaySettings) -> dict[str, Any]:
         "fallbacks": {name: list(others) for name, others in given.fallbacks.items()},
         "health_interval": given.health_interval,
         "silence_timeout": given.silence_timeout,
+        "wake_timeout": given.wake_timeout,
         "origins": list(given.origins),
         "clients": CLIENTS,
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,6 +76,8 @@ class Accepted:
     """A request for a model: its body for the first server, and the servers that may answer, the best first.
 
     ``usage`` and ``usage_always``: whether the client requested the usage at the end of a stream, and in each event.
+    ``resting``: the entries of the model that may rest, and do not answer, with the reason of each. ``named``: the
+    model in the body.
     """
 
     body: bytes
@@ -83,16 +85,22 @@ class Accepted:
     targets: Sequence[Target]
     usage: bool
     usage_always: bool
+    resting: Mapping[str, str]
+    named: str
 
 
 @dataclass(frozen=True)
 class Gateway:
-    """The models by name: the IDs of their entries, and their kind; fallbacks; seconds between two health checks."""
+    """The models by name: the IDs of their entries, and their kind; fallbacks; seconds between two health checks.
+
+    ``wakes``: the IDs of the entries that may rest.
+    """
 
     models: Mapping[str, Sequence[str]]
     kinds: Mapping[str, str]
     fallbacks: Mapping[str, Sequence[str]]
     interval: int
+    wakes: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,8 @@ def _wrong(status: int, code: str, message: str) -> Refusal:
     return Refusal(status, "invalid_request_error", code, message)
 
 
+#: The code of a refusal because no server answers.
+UNAVAILABLE = "model_unavailable"
 UNKNOWN_KEY = _wrong(401, "invalid_api_key", "The API key is missing, unknown or revoked.")
 UNKNOWN_ROUTE = _wrong(404, "unknown_url", "The gateway does not have this path or method.")
 ENCODED = _wrong(415, "unsupported_encoding", "The gateway takes no compressed bodies.")
@@ -152,10 +162,11 @@ def accept(
     # Fallbacks of fallbacks do not follow, so a key limits all of them.
     candidates = [model, *(other for other in gateway.fallbacks.get(model, ()) if other in names)]
     targets = [target for name in candidates for target in _healthy(gateway, name, servers)]
-    if not targets:
+    resting = _resting(gateway, model, servers)
+    if not targets and not resting:
         reasons = {id_: servers.errors[id_] for name in candidates for id_ in gateway.models[name]}
         return unanswered(gateway, model, reasons)
-    return _encoded(given, route, targets)
+    return _encoded(given, route, targets, resting)
 
 
 def _unknown(model: str, names: Iterable[str]) -> Refusal:
@@ -177,11 +188,17 @@ def _healthy(gateway: Gateway, name: str, servers: Servers) -> list[Target]:
     return [Target(id_, name) for id_ in order if id_ not in servers.errors]
 
 
+def _resting(gateway: Gateway, name: str, servers: Servers) -> dict[str, str]:
+    """Return the servers of a model that may rest, with the reason why each does not answer."""
+    asleep = (id_ for id_ in gateway.models[name] if id_ in servers.errors and id_ in gateway.wakes)
+    return {id_: servers.errors[id_] for id_ in asleep}
+
+
 def unanswered(gateway: Gateway, model: str, reasons: Mapping[str, str]) -> Refusal:
     """Return the refusal of a request that no server can answer, with the reason of each."""
     listed = "; ".join(f"{id_}: {reason}" for id_, reason in reasons.items())
     return Refusal(
-        503, "server_error", "model_unavailable", f"No server of the model answers ({listed}).", gateway.interval, model
+        503, "server_error", UNAVAILABLE, f"No server of the model answers ({listed}).", gateway.interval, model
     )
 
 
@@ -190,7 +207,9 @@ def silent(model: str, seconds: float) -> Refusal:
     return Refusal(504, "server_error", "timeout", f"The model's server sent nothing for {seconds:g} s.", model=model)
 
 
-def _encoded(given: dict[str, Any], route: Route, targets: Sequence[Target]) -> Accepted | Refusal:
+def _encoded(
+    given: dict[str, Any], route: Route, targets: Sequence[Target], resting: Mapping[str, str]
+) -> Accepted | Refusal:
     """Write the body again, so that a repeated name cannot mean another thing for the server."""
     stream = given.get("stream")
     if stream is not None and not isinstance(stream, bool):
@@ -204,7 +223,10 @@ def _encoded(given: dict[str, Any], route: Route, targets: Sequence[Target]) -> 
     usage = asked.get("include_usage") is True
     always = usage and asked.get("continuous_usage_stats") is True
     # Targets of other models get their name later, if the first ones do not answer.
-    return Accepted(encoded(sent, targets[0].model), given["model"], targets, usage or not adds, always or not adds)
+    first = targets[0].model if targets else given["model"]
+    return Accepted(
+        encoded(sent, first), given["model"], targets, usage or not adds, always or not adds, resting, first
+    )
 
 
 def encoded(given: Mapping[str, Any], model: str) -> bytes:

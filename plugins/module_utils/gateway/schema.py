@@ -22,7 +22,10 @@ KINDS = ("generate", "embed", "rerank")
 
 @dataclass(frozen=True)
 class Model:
-    """A model of one cluster. Entries with the same name are replicas. ``context``: tokens, 0 if unknown."""
+    """A model of one cluster. Entries with the same name are replicas.
+
+    ``context``: tokens, 0 if unknown. ``wake``: the port that starts it while it rests, 0 without one.
+    """
 
     name: str
     url: str
@@ -30,6 +33,7 @@ class Model:
     ca: str = ""
     kind: str = "generate"
     context: int = 0
+    wake: int = 0
 
     @property
     def id(self) -> str:
@@ -51,6 +55,7 @@ class GatewaySettings:
     fallbacks: Mapping[str, Sequence[str]]
     silence_timeout: int
     health_interval: int
+    wake_timeout: int
     #: The origins of web pages that may use the gateway from a browser.
     origins: Sequence[str] = ()
 

@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import os
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, status
 
@@ -17,6 +20,8 @@ def since(run: Run, unit: str, began: float) -> str:
 
     ``began``: seconds since boot.
     """
+    if os.path.exists(paths.RESTS):
+        return " The model rests. Fix: run site.yml, which starts it, then repeat this playbook."
     try:
         when, text = status.last_error(io_client.journal(run, io_client.of_unit(unit), _LINES))
     except ValueError as error:

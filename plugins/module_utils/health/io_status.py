@@ -58,7 +58,8 @@ def node(run: Run) -> dict[str, Any]:
     {active, starts, stop, done} with the last starts of guard.entry(), the present one included, {reason, text} of the
     guard's stop or {}, and its actions without a stop; {} without the guard. ``reboot`` is {required, packages}.
     ``updates`` is {lines, warnings, holder, compared}: the system as text, its faults, the process with dpkg's lock,
-    and the values that must be equal on all nodes with DGX OS, by name. Raises ValueError, OSError.
+    and the values that must be equal on all nodes with DGX OS, by name. ``rests``: for how many seconds the model
+    rests, None if it does not; only the head knows. Raises ValueError, OSError.
     """
     services = [node_io_facts.service(run, unit) for unit in paths.UNITS]
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
@@ -86,6 +87,7 @@ def node(run: Run) -> dict[str, Any]:
         "watchdog": _watchdog(run),
         "memory_guard": _memory_guard(run),
         "reboot": io_packages.reboot(),
+        "rests": _rests(),
         "updates": _updates(run),
     }
 
@@ -174,6 +176,13 @@ def _memory_guard(run: Run) -> dict[str, Any]:
         if stop
         else {},
     }
+
+
+def _rests() -> float | None:
+    try:
+        return max(0.0, time.time() - os.stat(paths.RESTS).st_mtime)
+    except FileNotFoundError:
+        return None
 
 
 def _lock() -> dict[str, Any]:

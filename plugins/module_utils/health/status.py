@@ -27,9 +27,11 @@ _MOST_IMAGE = 300
 #: Below this share of accepted tokens, the status warns about a draft: users measured -54 % of speed at 0 to 1.4 %
 #: (docs/rules.md). The share, and the number of tokens that it needs, are estimates.
 _FEW_ACCEPTED, _DRAFTED = 0.1, 1000
-#: systemd's messages about a start, and about the order to stop.
+#: systemd's messages about a start, and about the order to stop, which may follow the server's own by milliseconds.
 STARTING = re.compile(r"^Start(?:ed|ing) \S+\.service")
-STOPPING = re.compile(r"^Stopping \S+\.service")
+STOPPING = re.compile(
+    r"Stopping \S+\.service|\(APIServer pid=\d+\) INFO .{1,80} \[shutdown\] API server: shutdown triggered"
+)
 
 
 def ranks(processes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -68,11 +70,7 @@ def lines(nodes: Sequence[StatusNode], wanted: str) -> list[str]:
     stopped = _stopped(nodes)
     result += ["stopped by stop.yml; site.yml starts it again"] * stopped
     result += [_lock(node.facts["lock"]) for node in nodes if node.head and node.facts.get("lock")]
-    result += [
-        f"last start: {said}"
-        for node in nodes
-        if node.head and (said := start.summary(node.facts.get("watchdog", {}).get("start", {})))
-    ]
+    result += _start(nodes)
     said = watchdog({node.name: node.facts["watchdog"] for node in nodes if node.facts.get("watchdog")})
     result += [f"watchdog: {said}"] if said and not stopped else []
     width = max([4, *(len(node.name) for node in nodes)])
@@ -85,6 +83,12 @@ def lines(nodes: Sequence[StatusNode], wanted: str) -> list[str]:
         f"flight record on {node.name}: {text}" for node in nodes for text in node.facts.get("flight_records", ())
     ]
     return [*result, *symptoms.states(nodes), _last_error(nodes)]
+
+
+def _start(nodes: Sequence[StatusNode]) -> list[str]:
+    """Return how long the parts of the last start took, as far as the head's watchdog read it."""
+    texts = [start.summary(node.facts.get("watchdog", {}).get("start", {})) for node in nodes if node.head]
+    return [f"last start: {text}" for text in texts if text]
 
 
 def _stopped(nodes: Sequence[StatusNode]) -> bool:
@@ -188,6 +192,11 @@ def _api(nodes: Sequence[StatusNode], wanted: str) -> list[str]:
     if head is None or not (api := head.facts.get("api")):
         return [
             f"model: unknown, because {head.name if head else 'the head'} cannot be read",
+            f"the inventory specifies {wanted}",
+        ]
+    if (rests := head.facts.get("rests")) is not None:
+        return [
+            f"the model rests for {spans.span(rests)}: the next request to the gateway starts it, as does site.yml",
             f"the inventory specifies {wanted}",
         ]
     if not api["healthy"]:

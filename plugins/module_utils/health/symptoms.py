@@ -29,6 +29,8 @@ _SHOWN, _SHOWN_LATER = 500, 120
 _LATER = [each for each in CONSEQUENCES if each.id in ("gloo-timeout", "nccl-timeout", "peer-closed", "rank-died")]
 #: Restarts of a service that count as repeated, and the seconds within which the last one happened.
 _RESTARTS, _RECENT = 3, 600
+#: The state of a node, and its text, that is normal while the model rests. Ray's node goes on.
+_AT_REST = ("service-down", "has gb10-vllm enabled, but it is inactive")
 #: Available parts of the memory below which it is exhausted, or held although nothing is served.
 _EXHAUSTED, _HELD = 0.02, 0.5
 
@@ -170,12 +172,13 @@ def wrong_states(nodes: Sequence[ReadNode]) -> list[Finding]:
     heads = [node for node in nodes if node.head and node.facts.get("api")]
     found = [Finding(STATES[state], node.name, text) for node in heads for state, text in _api(node.facts["api"])]
     healthy = any(node.facts["api"]["healthy"] for node in heads)
+    rests = any(node.facts.get("rests") is not None for node in nodes)
     for node in nodes:
         if node.unreachable:
             cause = causes.find(node.unreachable) or STATES["node-unreachable"]
             found.append(Finding(cause, node.name, f"{node.name} cannot be read"))
         else:
-            wrong = _node(node.facts, healthy)
+            wrong = (each for each in _node(node.facts, healthy) if not (rests and each == _AT_REST))
             found += [Finding(STATES[state], node.name, f"{node.name} {text}") for state, text in wrong]
     return found
 

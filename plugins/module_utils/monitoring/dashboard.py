@@ -42,6 +42,12 @@ ROWS: Mapping[str, Sequence[Panel]] = {
                 f"(increase(gb10_service_restarts_total{{{_NODE}}}[1h]))",
             },
         ),
+        Panel(
+            "Rest",
+            "short",
+            {"{{cluster}}": f"gb10_resting{{{_CLUSTER}}}"},
+            states={"0": ("serves", "green"), "1": ("rests", "blue")},
+        ),
         Panel("Last start", "s", {"{{part}} {{cluster}}": f"gb10_start_seconds{{{_CLUSTER}}}"}),
     ),
     "Model": (

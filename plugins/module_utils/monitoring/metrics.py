@@ -29,6 +29,7 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "gb10_watchdog_restarts": ("gauge", "Restarts by the watchdog in the last hour."),
     "gb10_watchdog_restarts_limit": ("gauge", "Permitted restarts by the watchdog in an hour."),
     "gb10_start_seconds": ("gauge", "Seconds of each part of the last start that answered."),
+    "gb10_resting": ("gauge", "Whether the model rests until the next request."),
     "gb10_link_planned_mtu_bytes": ("gauge", "MTU of the plan for an interface of the fabric."),
     "gb10_certificate_expiry_timestamp_seconds": ("gauge", "First expiry in the API's certificates."),
     "gb10_golden_timestamp_seconds": ("gauge", "Day of the last golden answers."),
@@ -85,10 +86,15 @@ def of_watchdog(status: Mapping[str, Any], limit: int) -> Iterator[Sample]:
     """Yield the watchdog's state on the head. ``limit``: its restarts in an hour, 0 unless it restarts."""
     if not status.get("head"):
         return
-    fields = {"armed": "armed", "stalled": "stalled_seconds", "restarts": "restarts"}
+    fields = {
+        "armed": "watchdog_armed",
+        "stalled": "watchdog_stalled_seconds",
+        "restarts": "watchdog_restarts",
+        "rests": "resting",
+    }
     for field, name in fields.items():
         if isinstance(value := status.get(field), int | float):
-            yield Sample(f"gb10_watchdog_{name}", float(value))
+            yield Sample(f"gb10_{name}", float(value))
     for part, seconds in status.get("start", {}).items():
         yield Sample("gb10_start_seconds", seconds, {"part": part})
     if limit:

@@ -311,6 +311,14 @@ class Restart:
 
 
 @dataclass(frozen=True)
+class Rest:
+    """The seconds without a request after which the model rests, 0 for never, and the head's port that wakes it."""
+
+    after: int
+    port: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """The plan that roles apply. ``node``: the part of the node whose fact it is, and the head in the planner's result.
 
@@ -348,6 +356,7 @@ class Plan:
     writable: Sequence[str]
     allow_restart: bool
     restart: Restart
+    rest: Rest
     memory_max: int
     oom_score: int
     runtime: Container | Environment

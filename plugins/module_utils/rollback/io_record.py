@@ -145,8 +145,9 @@ def save(store: Store, record: Record, keep: int, secrets: Files, write: bool) -
     if write:
         parent = store.current if record.id != store.current else former.parent if former else ""
         # The log of a start that ran for weeks may be gone.
-        same = former.choices if former and record.id == store.current else []
-        saved = replace(record, parent=parent, choices=record.choices or same)
+        same = former if former and record.id == store.current else record
+        read = replace(record, choices=record.choices or same.choices, started=record.started or same.started)
+        saved = replace(read, parent=parent)
         os.makedirs(store.folder, mode=0o700, exist_ok=True)
         io_file.write_file(f"{store.folder}/{saved.id}.json", rollback_record.text(saved), _MODE)
         select(store, record.id, secrets)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import urllib.parse
 
-from ansible_collections.gb10.cluster.plugins.module_utils.api import tls
+from ansible_collections.gb10.cluster.plugins.module_utils.api import access, tls
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.service import unit
@@ -73,10 +73,17 @@ def watchdog(plan: Plan, settings: ServiceSettings, learned: Learned) -> Service
         "interval": settings.vllm_watchdog_interval,
         "witness_seconds": settings.vllm_watchdog_witness_seconds,
         "stall_seconds": settings.vllm_watchdog_stall_seconds,
+        "rest_after": plan.rest.after if node.head else 0,
+        "wake": f"[{plan.api_host}]:{plan.rest.port}" if ":" in plan.api_host else f"{plan.api_host}:{plan.rest.port}",
         "restarts_per_hour": settings.vllm_watchdog_restarts_per_hour,
         "keep_evidence": settings.vllm_watchdog_keep_evidence,
         "notify_command": list(settings.vllm_watchdog_notify_command),
     }
+    rests = (
+        ["# Before a rest, the API's guard refuses new requests.", f"ReadWritePaths=-{access.CONFIG_FOLDER}"]
+        if given["rest_after"]
+        else []
+    )
     text = unit.text(
         "Watchdog of vLLM on the GB10 cluster",
         [
@@ -102,10 +109,17 @@ def watchdog(plan: Plan, settings: ServiceSettings, learned: Learned) -> Service
             "# and the owner of a port need the others.",
             "CapabilityBoundingSet=CAP_SYS_ADMIN CAP_KILL CAP_SYS_PTRACE CAP_DAC_READ_SEARCH",
             *unit.CONFINED_SERVICE,
+            *rests,
         ],
     )
     files = (unit.settings(paths.WATCHDOG_SETTINGS, given), program)
-    return Service(paths.WATCHDOG_UNIT, text, [given, learned.token], files, watched=(program["program"],))
+    return Service(
+        paths.WATCHDOG_UNIT,
+        text,
+        [given, learned.token, *([plan.api_key] if rests else [])],
+        files,
+        watched=(program["program"],),
+    )
 
 
 def _folders(name: str) -> list[str]:

@@ -34,6 +34,7 @@ _NETPLAN_UNITS = ("gb10-netplan-restore.timer", "gb10-netplan-restore.service")
 UNITS: Sequence[str] = (
     # First: it would restart the others.
     paths.WATCHDOG_UNIT,
+    paths.WAKE_SOCKET,
     paths.GATEWAY_UNIT,
     paths.VLLM_UNIT,
     paths.RAY_UNIT,

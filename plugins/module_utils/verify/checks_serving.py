@@ -44,7 +44,8 @@ def _unreachable(cluster: Cluster) -> Iterator[Found]:
 @of_nodes
 def _not_ready(node: VerifiedNode) -> Iterator[str]:
     api = node.part("api")
-    if node.head and api and not api["healthy"] and not api["reason"]:
+    rests = node.facts.get("rests") is not None
+    if node.head and api and not api["healthy"] and not api["reason"] and not rests:
         yield f"{api['url']}/health does not return 200"
 
 

@@ -61,7 +61,8 @@ def step(state: State, sample: Sample, settings: WatchdogSettings) -> Decision:
     if confirmed and following.alarm:
         # Also one that comes after the alarm, or that is gone when an unreachable node returns.
         following = replace(following, alarm=replace(following.alarm, witness=True))
-    return _with_restart(Decision(following, raised=raised, cleared=cleared, probe=probe), sample, settings)
+    decision = Decision(following, raised=raised, cleared=cleared, probe=probe)
+    return _with_restart(_with_rest(decision, settings), sample, settings)
 
 
 def _advanced(state: State, sample: Sample, restarts: tuple[float, ...]) -> State:
@@ -76,7 +77,8 @@ def _advanced(state: State, sample: Sample, restarts: tuple[float, ...]) -> Stat
     passed = min(max(0.0, sample.time - state.time), _LONGEST_GAP)
     stalled = state.stalled + passed if waits and _busy(engine, sample) else 0.0
     waited = state.waited + passed if waits and _open(engine, sample) else 0.0
-    return State(sample.time, armed, engine, stalled, waited, sample.witnesses, state.probed, alarm, restarts)
+    quiet = state.quiet + passed if _asleep(engine, sample, progress) else 0.0
+    return State(sample.time, armed, engine, stalled, waited, sample.witnesses, state.probed, alarm, restarts, quiet)
 
 
 def _busy(engine: Engine | None, sample: Sample) -> bool:
@@ -86,6 +88,11 @@ def _busy(engine: Engine | None, sample: Sample) -> bool:
 def _open(engine: Engine | None, sample: Sample) -> bool:
     """Return whether requests run, or are open without one that runs."""
     return _busy(engine, sample) or (engine is not None and engine.requests > 0)
+
+
+def _asleep(engine: Engine | None, sample: Sample, progress: bool) -> bool:
+    """Return whether the server answers, and has nothing to do."""
+    return sample.engine is not None and not progress and not _open(engine, sample)
 
 
 def _probe_due(state: State, sample: Sample) -> bool:
@@ -113,6 +120,14 @@ def _reason(state: State, sample: Sample, confirmed: Sequence[str], settings: Wa
     if sample.engine and not sample.compiling and unanswered and state.waited >= settings.stall_seconds:
         return without.format(state.waited)
     return ""
+
+
+def _with_rest(decision: Decision, settings: WatchdogSettings) -> Decision:
+    """Add the rest of a model that nobody asks."""
+    state = decision.state
+    if state.alarm or not 0 < settings.rest_after <= state.quiet:
+        return decision
+    return replace(decision, state=replace(state, quiet=0.0), rest=True)
 
 
 def _with_restart(decision: Decision, sample: Sample, settings: WatchdogSettings) -> Decision:

@@ -30,11 +30,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.api import access, io_guard
 from ansible_collections.gb10.cluster.plugins.module_utils.common import foreign, io_file, io_json, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_journal import say
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_choices, io_client
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_choices, io_client, io_status
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_gates, start
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as run_lock_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.service import keys
 from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import RESTARTING
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import decide, io_evidence, io_node, parse
@@ -59,6 +62,8 @@ _GRACE = 45.0
 #: Seconds that a hung server gets to end. Its open requests have no answer, and it would wait for them until
 #: TimeoutStopSec: with the watchdog's own request, 44 s in the lab.
 _STOP_SECONDS = 10.0
+#: Seconds between the end of new requests and the look at open ones.
+_CLOSING_SECONDS = 1.0
 #: Seconds between two queries for services that used all their starts.
 _QUERY = 30.0
 #: Lines in an hour about stopped services of a node, and notifications of each kind. Others are counted.
@@ -77,19 +82,43 @@ def notify_systemd(text: str) -> None:
             connection.sendto(text.encode(), address.replace("@", "\0", 1) if address.startswith("@") else address)
 
 
-def systemctl(*arguments: str) -> str:
-    """Return the output of systemctl, "" if it failed."""
+def order(command: Sequence[str]) -> subprocess.CompletedProcess[str] | None:
+    """Run a command, and return it, None if it did not end."""
     try:
         # A service has no module with run_command.
         done = subprocess.run(  # pylint: disable=ansible-bad-function
-            ["systemctl", *arguments], capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False
+            command, capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        say(f"systemctl {' '.join(arguments)} failed: {error}")
-        return ""
+        say(f"{' '.join(command)} failed: {error}")
+        return None
     if done.returncode:
-        say(f"systemctl {' '.join(arguments)} failed: {done.stderr.strip()}")
-    return done.stdout.strip()
+        say(f"{' '.join(command)} failed: {done.stderr.strip()}")
+    return done
+
+
+def systemctl(*arguments: str) -> str:
+    """Return the output of systemctl, "" if it failed."""
+    done = order(["systemctl", *arguments])
+    return done.stdout.strip() if done else ""
+
+
+def _waking(unit: str, place: str) -> list[str]:
+    """Return the order that stops a unit, and starts it when someone connects to a place.
+
+    A socket that fails leaves no unit: its file means that the model rests.
+    """
+    properties = (f"ListenStream={place}", f"Conflicts={unit}", f"After={unit}", "CollectMode=inactive-or-failed")
+    return [
+        *("systemd-run", "--collect", f"--unit={paths.WAKE_SOCKET.removesuffix('.socket')}"),
+        *(f"--socket-property={each}" for each in properties),
+        *("systemctl", "start", "--no-block", unit),
+    ]
+
+
+def _state(name: str) -> str:
+    """Return the path of a file that outlives this program."""
+    return os.path.join(os.environ.get("STATE_DIRECTORY", paths.WATCHDOG_STATE), name)
 
 
 def active_state(unit: str) -> str:
@@ -174,6 +203,8 @@ class Worker(WatchedNode):
     restarts: int | None = None
     #: When the head last replied that the API answers.
     served: float | None = None
+    #: Whether the head last replied that the model rests, None before a reply.
+    rests: bool | None = None
 
     def tick(self, connection: socket.socket | None) -> dict[str, Any]:
         """Report, and return the status."""
@@ -194,8 +225,27 @@ class Worker(WatchedNode):
         if self.given["mode"] in RESTARTING and (left := self.outlived()):
             say(f"restarting {self.given['follow_unit']}: after the restart of the server, {'; '.join(left)}")
             restart(self.given["follow_unit"])
+        self._rest()
         serves = self.served is not None and time.monotonic() - self.served <= _MISSED
         return {"witnesses": self.found.witnesses, "serves": serves}
+
+    def _rest(self) -> None:
+        """Stop and start this node's own rank with the model. Ray's node goes on, and has no rank meanwhile."""
+        unit, mark, boot = self.given["follow_unit"], _state("rests"), io_node.boot()
+        # After a reboot, the unit has started.
+        if unit != self.given["server_unit"] or self.rests is None or self.rests == (io_file.read(mark) == boot):
+            return
+        if self.rests:
+            say(f"{unit} rests with the model")
+            io_file.write_file(mark, boot, 0o600)
+            systemctl("stop", unit)
+            # A rank whose peer has ended fails, and nobody shall take that for a fault.
+            systemctl("reset-failed", unit)
+        else:
+            say(f"{unit} starts with the model")
+            systemctl("reset-failed", unit)
+            systemctl("start", "--no-block", unit)
+            os.unlink(mark)
 
     def receive(self, data: bytes, _address: Any) -> bytes:
         """Handle a reply of the head."""
@@ -206,6 +256,7 @@ class Worker(WatchedNode):
             self.answered = int(reply["number"])
             self.nonce = str(reply.get("nonce"))
             self.served = time.monotonic() if reply.get("serves") is True else None
+            self.rests = reply.get("rests") is True
             restarts = int(reply.get("restarts", 0))
             if self.restarts is not None and restarts > self.restarts:
                 self.restarted()
@@ -220,7 +271,11 @@ class Head(WatchedNode):
         super().__init__(given, key)
         self.server = io_client.Server(given["url"], given["ca_file"], given["server_name"])
         self.settings = WatchdogSettings(
-            given["mode"], given["witness_seconds"], given["stall_seconds"], given["restarts_per_hour"]
+            given["mode"],
+            given["witness_seconds"],
+            given["stall_seconds"],
+            given["restarts_per_hour"],
+            given["rest_after"],
         )
         self.peers = {
             name: Peer(address, keys.of_watchdog(key, name), time.monotonic())
@@ -250,7 +305,7 @@ class Head(WatchedNode):
             peer.witnesses, peer.compiling = parse.witnesses(report.get("witnesses")), bool(report.get("compiling"))
             peer.failed = parse.units(report.get("failed"), self.given["units"])
         reply = {"to": node, "nonce": self.session, "sender": sender, "restarts": self.restarts, "number": number}
-        reply["serves"] = self.serves
+        reply |= {"serves": self.serves, "rests": os.path.exists(paths.RESTS)}
         return parse.message(reply, peer.key)
 
     def tick(self, _connection: socket.socket | None) -> dict[str, Any]:
@@ -258,11 +313,7 @@ class Head(WatchedNode):
         self.observe()
         server, engine = io_node.metrics(self.server, self.given["server_unit"])
         self.serves = server == UP
-        if server == DOWN:
-            self.start = None
-        elif self.serves and self.start is None:
-            self.start = {}
-            self.actions.put(self._measure)
+        self._follow_start(server)
         witnesses = [f"{self.given['node']}: {text}" for text in self.found.witnesses]
         now = time.monotonic()
         silent = {name: peer.address for name, peer in self.peers.items() if now - peer.heard > _MISSED}
@@ -291,6 +342,7 @@ class Head(WatchedNode):
             "last_alarm": self.last,
             "restarts": len(self.state.restarts),
             "start": self.start or {},
+            "rests": os.path.exists(paths.RESTS),
         }
 
     def _report_stopped(self) -> None:
@@ -309,6 +361,14 @@ class Head(WatchedNode):
         text = io_node.ras(self.given["units"])
         return "the port of NCCL RAS is silent" if text is None else parse.ras(text)
 
+    def _follow_start(self, server: str) -> None:
+        """Read the log of each start once, when the server answers."""
+        if server == DOWN:
+            self.start = None
+        elif server == UP and self.start is None:
+            self.start = {}
+            self.actions.put(self._measure)
+
     def _follow(self, decision: Decision) -> None:
         self.state = decision.state
         if decision.raised:
@@ -320,6 +380,8 @@ class Head(WatchedNode):
         if decision.probe:
             self.probing.set()
             threading.Thread(target=self._probe, daemon=True).start()
+        if decision.rest:
+            self.actions.put(self._rest)
         if decision.restart:
             self._save()
             self.actions.put(self._restart)
@@ -338,6 +400,45 @@ class Head(WatchedNode):
             except Exception as error:  # noqa: BLE001  # A failed action must not end the following ones.
                 say(f"an action failed: {error!r}")
 
+    def _rest(self) -> None:
+        """Stop the server until someone connects to the port that wakes it.
+
+        The socket and the server exclude each other, so systemd stops one when it starts the other, also if this
+        program is killed meanwhile.
+        """
+        unit, rests = self.given["server_unit"], False
+        closed = os.path.isdir(access.CONFIG_FOLDER)
+        if closed:
+            io_status.refuse_new(access.CONFIG_FOLDER, _COMMAND_SECONDS)
+        try:
+            # A request that came before has arrived then.
+            time.sleep(_CLOSING_SECONDS)
+            if reason := self._why_not():
+                say(f"no rest: {reason}")
+                return
+            say(f"{unit} rests: no request for {self.settings.rest_after:.0f} s")
+            # Starts that follow requests must not count as those of a server that fails.
+            systemctl("reset-failed", unit)
+            done = order(_waking(unit, self.given["wake"]))
+            rests = done is not None and not done.returncode
+            if not rests:
+                say(f"{unit} starts again, because {paths.WAKE_SOCKET} does not listen")
+                systemctl("start", "--no-block", unit)
+        finally:
+            if closed and not rests:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(os.path.join(access.CONFIG_FOLDER, io_guard.DRAIN))
+
+    def _why_not(self) -> str:
+        """Return why the model may not rest now, "" if it may."""
+        server, engine = io_node.metrics(self.server, self.given["server_unit"])
+        if server != UP or engine is None:
+            return "the server does not answer"
+        if engine.running or engine.requests:
+            return "a request came"
+        held = io_lock.look(run_lock_plan.FOLDER)
+        return run_lock_plan.described(held) if held else ""
+
     def _measure(self) -> None:
         """Read how long the parts of this start took, once."""
         service = io_facts.service(io_gates.run, self.given["server_unit"])
@@ -351,7 +452,7 @@ class Head(WatchedNode):
         try:
             alarm = {"reason": reason, "node": self.given["node"], "clock": time.time(), "mode": self.settings.mode}
             folder = io_evidence.collect(
-                self._path("evidence"), self.given["keep_evidence"], alarm, self.server, self.given["units"]
+                _state("evidence"), self.given["keep_evidence"], alarm, self.server, self.given["units"]
             )
             say(f"evidence: {folder}")
         except OSError as error:
@@ -397,13 +498,10 @@ class Head(WatchedNode):
         finally:
             self.probing.clear()
 
-    def _path(self, name: str) -> str:
-        return os.path.join(os.environ.get("STATE_DIRECTORY", paths.WATCHDOG_STATE), name)
-
     def _restarts(self) -> tuple[float, ...]:
         """Return the times of earlier restarts since boot."""
         try:
-            saved = io_json.json_file(self._path("restarts.json")) or {}
+            saved = io_json.json_file(_state("restarts.json")) or {}
             return tuple(map(float, saved["times"])) if saved.get("boot") == io_node.boot() else ()
         except (OSError, ValueError, TypeError, KeyError) as error:
             say(f"the record of restarts cannot be read, so the watchdog assumes none: {error}")
@@ -411,7 +509,7 @@ class Head(WatchedNode):
 
     def _save(self) -> None:
         io_file.write_file(
-            self._path("restarts.json"), json.dumps({"boot": io_node.boot(), "times": self.state.restarts}), 0o600
+            _state("restarts.json"), json.dumps({"boot": io_node.boot(), "times": self.state.restarts}), 0o600
         )
 
 

@@ -21,6 +21,7 @@ class WatchdogSettings:
     witness_seconds: float
     stall_seconds: float
     restarts_per_hour: int
+    rest_after: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class State:
     """The state between two samples. ``restarts`` are times of requests.
 
     Seconds without progress: ``stalled`` while requests run or the watchdog's own is unanswered, ``waited`` also while
-    the API has requests that the engine does not report.
+    the API has requests that the engine does not report. ``quiet``: seconds without any request.
     """
 
     time: float = 0.0
@@ -82,6 +83,7 @@ class State:
     probed: float | None = None
     alarm: Alarm | None = None
     restarts: tuple[float, ...] = ()
+    quiet: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ class Decision:
     refused: str = ""
     cleared: bool = False
     probe: bool = False
+    rest: bool = False
 
 
 @dataclass(frozen=True)

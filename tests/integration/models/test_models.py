@@ -2,56 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from live_cluster import Cluster, extra, started
+from live_gateway import Client, client_of
 from testinfra.host import Host
-from waiting import wait_until
 
 LARGE, SMALL = "large-model", "small-model"
 
 
-class Client:
-    """A client of the gateway, on the gateway's host. Its key reaches curl in a file."""
-
-    def __init__(self, host: Host, key: str) -> None:
-        self.host, self.settings = host, "/run/gateway-client.curl"
-        host.check_output("install --mode=0600 /dev/null %s", self.settings)
-        host.check_output("printf 'header = \"Authorization: Bearer %%s\"\\n' %s > %s", key, self.settings)
-
-    def ask(self, model: str, **body: Any) -> tuple[int, dict[str, Any]]:
-        """Return the status and the answer of a completion."""
-        request = json.dumps({"model": model, "prompt": "Hello", "max_tokens": 3, "temperature": 0, **body})
-        command = "curl --silent --max-time 60 --config %s --json %s --write-out '\n%%{http_code}' http://127.0.0.1:4000/v1/completions"
-        text, _line, status = self.host.check_output(command, self.settings, request).rpartition("\n")
-        return int(status), json.loads(text)
-
-    def until(self, model: str, status: int, within: float) -> dict[str, Any]:
-        """Request completions until the status is returned."""
-
-        def answer() -> tuple[dict[str, Any]] | None:
-            found, body = self.ask(model)
-            return (body,) if found == status else None
-
-        return wait_until(answer, within, f"{model} does not answer with {status}")[0]
-
-
 @pytest.fixture(scope="module")
 def client(cluster: Cluster, head: Host, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A client with a new key, which is revoked in the end."""
-    folder = tmp_path_factory.mktemp("keys")
-    created = {"gateway_key_create": "alice", "gateway_key_directory": str(folder)}
-    done = cluster.play("gateway_keys", **created).assert_ok()
-    file = Path(folder / "alice.key")
-    assert file.stat().st_mode & 0o777 == 0o600
-    key = file.read_text(encoding="utf-8").strip()
-    assert key not in done.output
-    yield Client(head, key)
-    cluster.play("gateway_keys", gateway_key_revoke="alice").assert_ok()
+    with client_of(cluster, head, tmp_path_factory.mktemp("keys")) as found:
+        yield found
 
 
 def test_each_model_answers_by_its_name(client: Client) -> None:

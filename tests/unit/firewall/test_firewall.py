@@ -77,6 +77,15 @@ def test_only_a_head_that_others_reach_lets_clients_in() -> None:
     assert [found["api_clients"] for found in (head, worker, local)] == [["192.168.1.0/24"], [], []]
 
 
+def test_clients_of_the_api_may_wake_a_model_that_rests() -> None:
+    rests = {"gb10_idle_stop": "30m", "gb10_api_clients": ["192.168.1.0/24"]}
+    ports = [of_plan(name, 2, **rests)["wake_port"] for name in ("spark1", "spark2")]
+    assert ports == [8009, 0] and of_plan("spark1", 2)["wake_port"] == 0
+    assert of_plan("spark1", 2, gb10_api_host="127.0.0.1", **rests)["wake_port"] == 0
+    given = access(wake_port=8009, api_clients=("192.168.1.0/24",))
+    assert "ip saddr { 192.168.1.0/24 } tcp dport 8009 accept" in rules(firewall_plan.ruleset(given, []))
+
+
 def test_a_ring_lets_peers_in_where_they_have_no_cable() -> None:
     found = of_plan("spark1", 3, gb10_fabric_topology="ring", gb10_fabric_ports=[0, 1])["peers"]
     assert {"interface": "enP7s7", "address": "192.168.1.12"} in found
@@ -1068,6 +1077,7 @@ class Host:
             "peer_ports": {},
             "api_port": 8000,
             "api_clients": [],
+            "wake_port": 0,
             "open_ports": [],
             "interfaces": [],
             "monitoring_ports": [],

@@ -20,7 +20,7 @@ MODELS = [
     {"name": "small", "url": "http://10.0.0.6:8000/v1", "cluster": "south"},
 ]
 SETTINGS: dict[str, Any] = {"host": "127.0.0.1", "port": 4000, "name": "", "allow_plain_http": False}
-SETTINGS |= {"fallbacks": {}, "silence_timeout": 600, "health_interval": 15, "origins": []}
+SETTINGS |= {"fallbacks": {}, "silence_timeout": 600, "health_interval": 15, "origins": [], "wake_timeout": 900}
 KEY = "secret-key-0123456789"
 PLAIN = {"certificate": "", "key": ""}
 FOUND = State("", [ModelState("south/small", "small", "south", "generate", True, "", 9)], [], {})
@@ -73,6 +73,8 @@ def test_good_inputs_have_no_problem() -> None:
         ({"ca": CA.text}, "gateway_models[1].ca", "the URL has no TLS"),
         ({"kind": "paint"}, "gateway_models[1].kind", "paint"),
         ({"context": -1}, "gateway_models[1].context", "-1"),
+        ({"wake": -1}, "gateway_models[1].wake", "-1"),
+        ({"wake": 65536}, "gateway_models[1].wake", "65536"),
         ({"name": "org/big", "cluster": "north"}, "gateway_models[1]", "gateway_models[0] is the same model"),
         ({"name": "org/big", "kind": "embed"}, "gateway_models[1].kind", "another entry of org/big has generate"),
     ],
@@ -108,6 +110,7 @@ def test_replicas_are_entries_of_one_name_in_several_clusters() -> None:
         ({"name": "a b"}, "gateway_name"),
         ({"silence_timeout": 0}, "gateway_silence_timeout"),
         ({"health_interval": 1}, "gateway_health_interval"),
+        ({"wake_timeout": 0}, "gateway_wake_timeout"),
         ({"origins": ["https://chat.example.com", "chat.example.com"]}, "gateway_origins[1]"),
         ({"origins": ["https://chat.example.com/"]}, "gateway_origins[0]"),
         ({"fallbacks": {"none": ["small"]}}, "gateway_fallbacks.none"),
@@ -205,6 +208,7 @@ def test_a_gateway_without_an_answer_gets_no_client() -> None:
         {"name": "a" * 200},
         {"cluster": "a" * 64},
         {"context": 0},
+        {"wake": 65535},
         {"url": "http://[fd00::5]:65535/v1"},
         {"url": "http://a:1/v1"},
         {"url": "http://a-b.example:8000/v1"},
@@ -257,6 +261,14 @@ def test_the_files_of_the_plan_are_whole_texts() -> None:
         ("north/org/big", 4096, "generate"),
         ("south/small", 0, "generate"),
     ]
+
+
+def test_only_a_model_that_may_rest_has_a_port_that_wakes_it() -> None:
+    for rest, expected in ({"after": 1800, "port": 8009}, 8009), ({"after": 0, "port": 8009}, 0):
+        (found,) = plan.of_clusters({"first": "spark1"}, {"spark1": typed({"rest": rest})}, {}, "spark1")
+        assert found.wake == expected
+    models = json.loads(planned(changed(1, wake=8009)).settings)["models"]
+    assert [model["wake"] for model in models] == [0, 8009]
 
 
 def test_a_planned_cluster_is_reached_at_its_endpoint() -> None:

@@ -307,7 +307,7 @@ def test_the_settings_of_clients_have_no_key() -> None:
 CONNECT = """
 import socket, sys
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import io_state
-places = io_state.Places(["http://127.0.0.1:9/v1", "https://node.example:8443/v1"])
+places = io_state.Places([{"url": "http://127.0.0.1:9/v1", "wake": 0}, {"url": "https://node.example:8443/v1", "wake": 0}])
 places.know("node.example", ["127.0.0.3"])
 places.confine()
 for attempt in (lambda: socket.create_connection(("127.0.0.1", 9), 1), lambda: socket.create_connection(("127.0.0.3", 8443), 1),
@@ -336,7 +336,7 @@ def test_the_program_connects_to_its_models_only() -> None:
 
 def test_a_server_writes_a_limited_number_of_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = {"id": "spark/tiny", "name": "tiny", "cluster": "spark", "kind": "generate", "url": "http://127.0.0.1:9"}
-    model |= {"variable": "", "ca": ""}
+    model |= {"variable": "", "ca": "", "wake": 0}
     given = {"models": [model], "fallbacks": {}, "health_interval": 10, "clients": str(tmp_path / "clients")}
     checks = itertools.count()
 

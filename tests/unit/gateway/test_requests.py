@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,6 +44,18 @@ def refused(body: Any, *arguments: Any) -> Refusal:
 
 def down(**errors: str) -> Servers:
     return Servers({name.replace("_", "/"): reason for name, reason in errors.items()})
+
+
+def test_a_model_that_may_rest_is_no_refusal() -> None:
+    resting = replace(GATEWAY, wakes={"n/big", "s/big"})
+    found = accepted({"model": "big"}, ALL, down(n_big="refused", s_big="refused"), CHAT, resting)
+    assert (found.targets, found.resting, found.named) == ([], {"n/big": "refused", "s/big": "refused"}, "big")
+    # A replica or a fallback answers meanwhile, and a fallback's own rest is not this model's.
+    one = accepted({"model": "big"}, ALL, down(n_big="refused"), CHAT, resting)
+    assert ([target.id for target in one.targets], one.resting) == (["s/big"], {"n/big": "refused"})
+    small = refused({"model": "small"}, ALL, down(s_small="x", n_big="x", s_big="x"), CHAT, resting)
+    assert small.status == 503
+    assert accepted({"model": "big"}, ALL, down(n_big="x"), CHAT, GATEWAY).resting == {}
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ MODELS = [
         "url": "http://127.0.0.1:9/v1",
         "variable": "",
         "ca": "",
+        "wake": 0,
     }
     for id_, name in NAMES.items()
 ]
@@ -284,7 +285,11 @@ def test_systemd_learns_that_the_program_is_ready(
     io_state.notify("READY=1")
 
 
-PLACES = ["http://10.0.0.5:8000/v1", "https://[fd00::5]:8443/v1", "https://node.example:8000/v1"]
+PLACES = [
+    {"url": "http://10.0.0.5:8000/v1", "wake": 8009},
+    {"url": "https://[fd00::5]:8443/v1", "wake": 0},
+    {"url": "https://node.example:8000/v1", "wake": 0},
+]
 
 
 def allowed(places: io_state.Places, event: str, *arguments: Any) -> bool:
@@ -299,7 +304,9 @@ def allowed(places: io_state.Places, event: str, *arguments: Any) -> bool:
     ("family", "place", "expected"),
     [
         (socket.AF_INET, ("10.0.0.5", 8000), True),
+        (socket.AF_INET, ("10.0.0.5", 8009), True),
         (socket.AF_INET, ("10.0.0.5", 8443), False),
+        (socket.AF_INET6, ("fd00::5", 0, 0, 0), False),
         (socket.AF_INET6, ("fd00::5", 8443, 0, 0), True),
         (socket.AF_INET6, ("fd00::6", 8443, 0, 0), False),
         (socket.AF_INET, ("10.0.0.7", 8000), True),
@@ -380,7 +387,7 @@ def test_the_servers_are_checked_at_each_interval(
 
 
 def test_a_server_without_a_port_is_no_place() -> None:
-    places = io_state.Places(["http://10.0.0.5/v1", "http://10.0.0.5:1/v1"])
+    places = io_state.Places([{"url": "http://10.0.0.5/v1", "wake": 0}, {"url": "http://10.0.0.5:1/v1", "wake": 0}])
     connected = SimpleNamespace(family=socket.AF_INET)
     assert [allowed(places, "socket.connect", connected, ("10.0.0.5", port)) for port in (0, 1, 80)] == [
         True,

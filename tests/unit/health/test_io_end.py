@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -40,6 +42,13 @@ def test_the_cause_is_that_of_this_time(log: list[tuple[float, str]], began: flo
 
     found = io_end.since(run, UNIT, began)
     assert found.startswith(expected) and bool(found) == bool(expected) and f"--unit={UNIT}" in asked
+
+
+def test_a_model_that_rests_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "rests").touch()
+    monkeypatch.setattr(io_end, "paths", SimpleNamespace(RESTS=str(tmp_path / "rests")))
+    found = io_end.since(lambda _argv: (0, "", ""), UNIT, 0.0)
+    assert found == " The model rests. Fix: run site.yml, which starts it, then repeat this playbook."
 
 
 def test_an_unreadable_log_is_named() -> None:

@@ -133,8 +133,9 @@ def test_the_head_has_the_watchdogs_state(limit: int, expected: dict[str, float]
     state = {"gb10_watchdog_armed": 1, "gb10_watchdog_stalled_seconds": 12, "gb10_watchdog_restarts": 1}
     assert values(metrics.of_watchdog(HEAD, limit)) == state | expected
     assert [
-        (each.name, each.value, each.labels) for each in metrics.of_watchdog({"head": True, "start": {"ranks": 3}}, 0)
-    ] == [("gb10_start_seconds", 3, {"part": "ranks"})]
+        (each.name, each.value, each.labels)
+        for each in metrics.of_watchdog({"head": True, "start": {"ranks": 3}, "rests": True}, 0)
+    ] == [("gb10_resting", 1, {}), ("gb10_start_seconds", 3, {"part": "ranks"})]
     assert values(metrics.of_watchdog({"mode": "restart", "head": False, "witnesses": []}, limit)) == {}
     assert values(metrics.of_watchdog({}, limit)) == {}
 

@@ -90,6 +90,7 @@ def restarts(count: int, limit: list[int]) -> list[dict[str, str]]:
     return [node("gb10_service_failed", 0, unit="gb10-vllm.service"), node("gb10_watchdog_restarts", count), *limits]
 
 
+VLLM_GONE = node("gb10_service_active", 0, unit="gb10-vllm.service")
 #: Alert, series, whether it fires. Each alert has both.
 CASES: list[tuple[str, list[dict[str, str]], bool]] = [
     ("GB10MemoryLow", [node("node_memory_MemAvailable_bytes", 8 * GIB - 1)], True),
@@ -119,6 +120,11 @@ CASES: list[tuple[str, list[dict[str, str]], bool]] = [
     ("GB10ServerGone", [node("up", 1, job="gb10-vllm")], False),
     ("GB10RankGone", [node("gb10_service_active", 0, unit="gb10-ray.service")], True),
     ("GB10RankGone", [node("gb10_service_active", 1, unit="gb10-ray.service")], False),
+    ("GB10RankGone", [VLLM_GONE], True),
+    ("GB10RankGone", [VLLM_GONE, node("gb10_resting", 0)], True),
+    ("GB10RankGone", [VLLM_GONE, node("gb10_resting", 1)], False),
+    ("GB10RankGone", [node("gb10_service_active", 0, unit="gb10-ray.service"), node("gb10_resting", 1)], True),
+    ("GB10ServerGone", [node("up", 0, job="gb10-vllm"), node("gb10_resting", 1)], False),
     ("GB10Unmeasured", [node("gb10_gpu_readable", 0)], True),
     ("GB10Unmeasured", [node("gb10_gpu_readable", 1)], False),
     ("GB10Unmeasured", [node("node_textfile_mtime_seconds", NOW * 60 - 300, file="/run/gb10-metrics/gb10.prom")], True),
@@ -340,7 +346,7 @@ def test_a_state_has_its_text_and_color() -> None:
         if panel["type"] == "state-timeline"
     }
     assert mappings["Services"] == {"0": {"text": "stopped", "color": "red"}, "1": {"text": "runs", "color": "green"}}
-    assert list(mappings) == ["Alerts", "Services", "Reasons for a lower clock"]
+    assert list(mappings) == ["Alerts", "Services", "Rest", "Reasons for a lower clock"]
 
 
 def test_the_dashboard_differs_by_lines_and_reads_its_variables_again() -> None:

@@ -55,6 +55,7 @@ CONNECTED: Mapping[str, str] = {
     "module_utils/flight_recorder/io_node.py": "reads once; metrics through io_local",
     "module_utils/flight_recorder/io_recorder.py": "datagrams",
     "module_utils/gateway/io_listen.py": "limits of common/limits.py for clients; an answer of a model may stream for hours",
+    "module_utils/gateway/io_state.py": "connects only",
     "module_utils/health/io_client.py": "TLS handshake, whose limit is one for the whole; requests through io_local",
     "module_utils/launch/io_peer.py": "connects only",
     "module_utils/launch/io_rank.py": "one line within ten seconds; later bytes are dropped",

@@ -95,10 +95,15 @@ def test_the_plan_of_two_sparks_reads_as_reviewed() -> None:
     text = "\n".join(cluster_report.lines(typed(plan), 1 << 30)) + "\n"
     assert_recorded(SNAPSHOT, text)
     settings = {"vllm_serve_memory_floor": 2.0, "vllm_serve_memory_guard": "restart", "vllm_watchdog_mode": "auto"}
+    settings["gb10_idle_stop"] = ""
     watched = cluster_report.guards(settings)
     assert watched == ["memory guard: restart below 2 GiB available", "watchdog: auto"]
     assert set(watched) < set(cluster_report.lines(typed(plan), 1 << 30, watched))
     assert cluster_report.guards({**settings, "vllm_serve_memory_floor": 0})[0] == "memory guard: off"
+    rests = cluster_report.guards({**settings, "gb10_idle_stop": "30m"})[-1]
+    assert rests == "rest: after 30m without a request; the next one to the gateway starts the model"
+    unwatched = cluster_report.guards({**settings, "gb10_idle_stop": "30m", "vllm_watchdog_mode": "off"})[-1]
+    assert unwatched == "rest: never, because the watchdog is off"
     # The findings come before the commands, and the answer last.
     assert (
         text.index("\nfindings:\n")

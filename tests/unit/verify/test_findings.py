@@ -241,6 +241,7 @@ WRONG: list[tuple[Changes, set[str]]] = [
     ({"0/api/expires": NOW + 90 * 86400}, set()),
     ({"1/unread": {"disks": "no"}}, {"facts-unread"}),
     ({"0/api/healthy": False, "0/api/answers": None}, {"api-not-ready"}),
+    ({"0/api/healthy": False, "0/api/answers": None, "0/rests": 60.0}, set()),
     (
         {"0/api/healthy": False, "0/api/answers": None, "0/api/reason": "certificate has expired"},
         {"tls-untrusted"},

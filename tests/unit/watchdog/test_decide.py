@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -397,3 +397,42 @@ def test_an_ended_rank_does_not_outlive_a_restart() -> None:
         8: "process 8 (sh) is stopped",
     }
     assert stopped.stopped == {7}, "only a rank is to be killed"
+
+
+REST = replace(SETTINGS, rest_after=30)
+
+
+def quiet(samples: Sequence[Sample], settings: WatchdogSettings = REST) -> list[float]:
+    """Return the times at which the model may rest."""
+    return [time for time, decision in run(samples, settings) if decision.rest]
+
+
+def idle(begin: int, end: int, *, requests: int = 0, **more: Any) -> list[Sample]:
+    same = Engine((1.0,), 5.0, 0.0, requests)
+    return [Sample(float(when), UP, same, **more) for when in range(begin, end)]
+
+
+def test_a_model_rests_after_the_time_without_a_request_and_is_tried_again() -> None:
+    assert quiet(idle(0, 100)) == [30.0, 60.0, 90.0]
+    assert quiet(idle(0, 100), replace(SETTINGS, rest_after=0)) == []
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        [Sample(20.0, UP, Engine((2.0,), 6.0, 0.0))],
+        [Sample(20.0, UP, Engine((1.0,), 5.0, 1.0))],
+        [Sample(20.0, UP, Engine((1.0,), 5.0, 0.0, 1))],
+        [Sample(20.0, UP, Engine((1.0,), 5.0, 0.0), probing=True)],
+        [Sample(20.0, SILENT)],
+        [Sample(20.0, DOWN)],
+    ],
+    ids=["a step", "a running request", "an open request", "the watchdog's own", "no answer", "a restart"],
+)
+def test_anything_else_than_silence_begins_the_time_again(between: list[Sample]) -> None:
+    assert quiet([*idle(0, 20), *between, *idle(21, 60)]) in ([50.0], [51.0])
+
+
+def test_a_model_that_hangs_does_not_rest() -> None:
+    stopped = idle(0, 200, requests=1)
+    assert quiet(stopped) == []

@@ -108,6 +108,8 @@ class Cluster:
             "witness_seconds": 1,
             "stall_seconds": 3,
             "restarts_per_hour": 2,
+            "rest_after": 0,
+            "wake": "127.0.0.1:9",
             "keep_evidence": 2,
             "notify_command": [],
             "url": url,
@@ -834,7 +836,7 @@ def test_a_head_replies_to_each_report_of_its_nodes(still: Still) -> None:
         answer = head.receive(parse.message({"to": "head", "sender": "a", **report}, WORKER_KEY), None)
         return parse.content(answer, WORKER_KEY)
 
-    known = {"to": "spark2", "nonce": head.session, "sender": "a", "restarts": 2, "serves": True}
+    known = {"to": "spark2", "nonce": head.session, "sender": "a", "restarts": 2, "serves": True, "rests": False}
     assert reply(nonce="", number=5) == {**known, "number": 5}, "the first report cannot have the nonce"
     assert reply(nonce=head.session) == {**known, "number": 0}, "without a number"
     assert (peer.heard, peer.numbers) == (1000.0, {})
@@ -907,7 +909,15 @@ def test_ras_is_asked_only_while_the_engine_stalls(
     still.now += 1.7
     sample, status = sampled(still, monkeypatch, head)
     assert list(sample.witnesses) == expected
-    assert status == {"armed": True, "stalled": 7, "witnesses": expected, "last_alarm": "", "restarts": 1, "start": {}}
+    assert status == {
+        "armed": True,
+        "stalled": 7,
+        "witnesses": expected,
+        "last_alarm": "",
+        "restarts": 1,
+        "start": {},
+        "rests": False,
+    }
 
 
 def test_the_evidence_comes_before_the_restart_that_ends_it(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1207,3 +1217,120 @@ def test_a_start_whose_log_says_nothing_is_not_read_again(still: Still, monkeypa
     head.tick(None)
     head.actions.get_nowait()()
     assert head.tick(None)["start"] == {} and head.actions.empty() and not still.said
+
+
+class Idle:
+    """The outside of a head whose model rests: the cluster's lock, the engine, and what systemd was told."""
+
+    def __init__(self, still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.still, self.lock, self.fails = still, dict[str, str](), ""
+        self.engine: tuple[str, Engine | None] = (UP, Engine((1.0,), 5.0, 0.0))
+        self.head = still.head(rest_after=60, wake="0.0.0.0:8009", server_unit=UNIT)
+        self.folder = still.folder / "vllm"
+        self.folder.mkdir()
+        monkeypatch.setattr(io_watch, "access", SimpleNamespace(CONFIG_FOLDER=str(self.folder)))
+        monkeypatch.setattr(io_watch, "io_lock", SimpleNamespace(look=lambda _folder: self.lock))
+        monkeypatch.setattr(io_node, "metrics", self.metrics)
+        monkeypatch.setattr(io_watch, "order", self.order)
+
+    @property
+    def closed(self) -> bool:
+        return (self.folder / "drain").exists()
+
+    def metrics(self, _server: object, unit: str) -> tuple[str, Engine | None]:
+        assert unit == UNIT and self.closed, "new requests are refused before the look at the open ones"
+        return self.engine
+
+    def order(self, command: list[str]) -> Any:
+        self.still.orders.append(" ".join(command))
+        return None if self.fails == "hangs" else SimpleNamespace(returncode=int(bool(self.fails)))
+
+    def rest(self) -> list[str]:
+        self.still.orders.clear()
+        self.head._rest()
+        assert self.still.orders.pop(0) == "sleep 1"
+        return self.still.orders
+
+
+RUN = (
+    "systemd-run --collect --unit=gb10-wake --socket-property=ListenStream=0.0.0.0:8009 "
+    f"--socket-property=Conflicts={UNIT} --socket-property=After={UNIT} "
+    f"--socket-property=CollectMode=inactive-or-failed systemctl start --no-block {UNIT}"
+)
+
+
+def test_one_order_ends_the_server_and_listens_for_the_next_request(
+    still: Still, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle = Idle(still, monkeypatch)
+    assert idle.rest() == [f"reset-failed {UNIT}", RUN] and idle.closed
+    assert still.said == [f"{UNIT} rests: no request for 60 s"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "reason"),
+    [
+        ((UP, Engine((1.0,), 5.0, 1.0)), "a request came"),
+        ((UP, Engine((1.0,), 5.0, 0.0, 1)), "a request came"),
+        ((SILENT, None), "the server does not answer"),
+        ((DOWN, None), "the server does not answer"),
+    ],
+)
+def test_a_model_with_an_open_request_does_not_rest(
+    still: Still, monkeypatch: pytest.MonkeyPatch, engine: tuple[str, Engine | None], reason: str
+) -> None:
+    idle = Idle(still, monkeypatch)
+    idle.engine = engine
+    assert idle.rest() == [] and still.said == [f"no rest: {reason}"]
+    assert not idle.closed, "the API is open again"
+
+
+def test_a_model_does_not_rest_during_a_run(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
+    idle = Idle(still, monkeypatch)
+    idle.lock = {"playbook": "os_update.yml", "host": "laptop", "user": "a", "since": "now", "age": "3", "pid": "7"}
+    assert idle.rest() == [] and still.said[-1].startswith("no rest: a@laptop runs os_update.yml") and not idle.closed
+
+
+@pytest.mark.parametrize("fails", ["fails", "hangs"])
+def test_a_server_without_its_socket_starts_again(still: Still, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    idle = Idle(still, monkeypatch)
+    idle.fails = fails
+    assert idle.rest() == [f"reset-failed {UNIT}", RUN, f"start --no-block {UNIT}"]
+    assert still.said[-1] == f"{UNIT} starts again, because gb10-wake.socket does not listen" and not idle.closed
+
+
+def test_the_rank_of_a_worker_follows_the_model(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_node, "boot", lambda: "B")
+    worker = still.worker(follow_unit=UNIT, server_unit=UNIT)
+    started = [f"reset-failed {UNIT}", f"start --no-block {UNIT}"]
+
+    def orders(rests: bool | None) -> list[str]:
+        worker.rests = rests
+        still.orders.clear()
+        for _tick in range(2):
+            worker.tick(None)
+        return [each for each in still.orders if not each.startswith("show")]
+
+    assert [orders(rests) for rests in (None, False, True, True)] == [
+        [],
+        [],
+        [f"stop {UNIT}", f"reset-failed {UNIT}"],
+        [],
+    ]
+    # After a reboot, the unit starts by itself.
+    monkeypatch.setattr(io_node, "boot", lambda: "B2")
+    assert orders(True) == [f"stop {UNIT}", f"reset-failed {UNIT}"]
+    # A watchdog that starts meanwhile goes on, also without a word of the head.
+    worker = still.worker(follow_unit=UNIT, server_unit=UNIT)
+    assert [orders(rests) for rests in (None, False, False)] == [[], started, []]
+    still.answer(worker, 1, rests=True)
+    assert worker.rests is True
+    still.answer(worker, 2, rests="yes")
+    assert worker.rests is False
+
+
+def test_rays_node_stays_while_the_model_rests(still: Still) -> None:
+    worker = still.worker(follow_unit="gb10-ray.service", server_unit=UNIT)
+    worker.rests = True
+    worker.tick(None)
+    assert not [each for each in still.orders if each.startswith(("stop", "start"))]
