@@ -115,7 +115,7 @@ def _plan(given: Inputs, settings: Mapping[str, Any], access: Sequence[Problem])
         "problems": [str(problem) for problem in refused],
         "report": problems.report(refused),
         "notices": cluster_plan.warnings(given, plan),
-        "lines": report.lines(plan, memory, report.guards(settings)) if plan else [],
+        "lines": report.lines(plan, memory, report.guards(settings, plan.rest)) if plan else [],
     }
 
 

@@ -12,11 +12,17 @@ from dataclasses import replace
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.runtime import unread
-from ansible_collections.gb10.cluster.plugins.module_utils.common import shell
+from ansible_collections.gb10.cluster.plugins.module_utils.common import shell, spans
 from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
-from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Container, Expected, Plan, PlannedNode
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import (
+    Container,
+    Expected,
+    Plan,
+    PlannedNode,
+    Rest,
+)
 
 _INDENT = "  "
 #: The title of the reasons, by the state of plan.build. Without a request, it has none.
@@ -27,17 +33,17 @@ BUILD = {
 }
 
 
-def guards(settings: Mapping[str, Any]) -> list[str]:
+def guards(settings: Mapping[str, Any], rest: Rest) -> list[str]:
     """Return what watches the ranks of each node, from the settings of the head."""
     floor = float(settings["vllm_serve_memory_floor"])
     memory = f"{settings['vllm_serve_memory_guard']} below {floor:g} GiB available" if floor else "off"
-    mode, after = settings["vllm_watchdog_mode"], settings["gb10_idle_stop"]
-    rest = f"rest: after {after} without a request; the next one to the gateway starts the model"
-    return [
-        f"memory guard: {memory}",
-        f"watchdog: {mode}",
-        *([rest if mode != "off" else "rest: never, because the watchdog is off"] if after else []),
-    ]
+    found = [f"memory guard: {memory}", f"watchdog: {settings['vllm_watchdog_mode']}"]
+    if rest.after:
+        after = settings["gb10_idle_stop"]
+        found.append(f"rest: after {after} without a request; the next one to the gateway starts the model")
+    elif spans.seconds(str(settings["gb10_idle_stop"])):
+        found.append("rest: never, because the watchdog is off")
+    return found
 
 
 def lines(plan: Plan, object_store_memory: int, watched: Sequence[str] = ()) -> list[str]:

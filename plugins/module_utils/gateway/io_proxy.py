@@ -51,8 +51,6 @@ _WAITING = 64 << 10
 _OK, _LEFT, _REDIRECTS, _ERRORS = 200, 499, 300, 400
 #: The status and the code of a server that is about to rest, and the most bytes of this answer.
 _CLOSED, _STOPS, _MOST_REFUSAL = 503, b'"server_stops"', 4096
-#: Seconds before a request is sent again to a server that refused it.
-_AGAIN_SECONDS = 1.0
 
 
 class RefusedError(Exception):
@@ -273,7 +271,6 @@ class Gateway:
                 # One that rested had no open request: it closed a connection that it had not taken yet.
                 if not started or (started != io_state.WOKEN and not error.unread):
                     raise
-                await asyncio.sleep(_AGAIN_SECONDS)
                 healthy = (id_ for id_ in ids if id_ not in self.state.errors)
                 found.targets = [requests.Target(id_, self.state.entries[id_].name) for id_ in healthy]
 
@@ -453,7 +450,11 @@ async def _stops(answer: Any, entry: Entry) -> bool:
     """Return whether a server that may rest refused a request before its end. The API's guard has other refusals."""
     if answer.status != _CLOSED or not entry.wake or not 0 < (answer.content_length or 0) <= _MOST_REFUSAL:
         return False
-    return _STOPS in await answer.read()
+    try:
+        async with asyncio.timeout(limits.BODY_SILENCE):
+            return _STOPS in await answer.read()
+    except TimeoutError:
+        return False
 
 
 def _failure(status: int, last: bool, stops: bool) -> str:

@@ -30,6 +30,8 @@ _SLOW = "timed out"
 HEALTHY, WOKEN = "healthy", "woken"
 #: Seconds within which a server that rests has ended: systemd's TimeoutStopSec= of a rank.
 _STOP_SECONDS = 60.0
+#: Seconds before a request is sent again to a server that did not rest.
+_AGAIN_SECONDS = 1.0
 #: Lines about the health of an entry in an hour.
 _MOST_LINES = 60
 #: Seconds until the clients' file is looked at again.
@@ -247,6 +249,8 @@ async def woken(state: State, ids: Sequence[str], read: Read) -> str:
     while pending:
         done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
         if found := max(task.result() for task in done):
+            # One that did not rest may have refused a request, and may refuse it again.
+            await asyncio.sleep(_AGAIN_SECONDS if found == HEALTHY else 0)
             return found
     return ""
 

@@ -41,18 +41,18 @@ def read(entries: Sequence[tuple[float, str]]) -> dict[str, float]:
     ``entries``: (seconds since boot, text) of all lines since systemd's first one. A part without its message, such as
     the graphs of an eager engine, is left out and counts for the next one. {} unless the server is ready.
     """
+    server = (number for number, (_when, line) in enumerate(entries) if _matches("server", line))
+    # What a server logs afterwards may be weeks long.
+    if (ready := next(server, None)) is None:
+        return {}
     ends: dict[str, float] = {}
     graphs = 0.0
-    for when, line in _timed(entries):
+    for when, line in _timed(entries[: ready + 1]):
         _level, _address, text = log_line.parts(line)
         for name, pattern in _PATTERNS.items():
             if match := pattern.match(text):
                 ends[name] = max(when, ends.get(name, when))
                 graphs = max(graphs, float(match[1])) if name == "graphs" else graphs
-        if "server" in ends:
-            break
-    else:
-        return {}
     if graphs:
         ends["kernels"] = ends["graphs"] - graphs
     found, now = dict[str, float](), entries[0][0]
@@ -68,6 +68,10 @@ def summary(parts: Mapping[str, float]) -> str:
     found = {name: parts[name] for name in PARTS if name in parts}
     listed = ", ".join(f"{name} {seconds:.0f}" for name, seconds in found.items() if seconds >= 0.5)
     return f"ready after {sum(found.values()):.0f} s ({listed})" if found else ""
+
+
+def _matches(name: str, line: str) -> bool:
+    return _PATTERNS[name].match(log_line.parts(line)[2]) is not None
 
 
 def _timed(entries: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:

@@ -96,7 +96,7 @@ class Record:
     ``time``: UTC of its last launch. ``parent``: the ID of the record before, or "". ``golden``: the result of the
     golden answers as one line, or "". ``findings``: those of the rules, None if unknown. ``choices``: those of the
     ranks in this node's log, see launch/choices.py, [] if unknown. ``started``: the seconds of the start's parts, see
-    health/start.py, {} if unknown. ``missing``: what a rollback lacks on the node; its file has none.
+    launch/start.py, {} if unknown. ``missing``: what a rollback lacks on the node; its file has none.
     """
 
     content: Mapping[str, Any]

@@ -19,6 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, drafts
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import read_config
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Rest
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import memory as serve_memory
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
@@ -96,13 +97,14 @@ def test_the_plan_of_two_sparks_reads_as_reviewed() -> None:
     assert_recorded(SNAPSHOT, text)
     settings = {"vllm_serve_memory_floor": 2.0, "vllm_serve_memory_guard": "restart", "vllm_watchdog_mode": "auto"}
     settings["gb10_idle_stop"] = ""
-    watched = cluster_report.guards(settings)
+    watched = cluster_report.guards(settings, Rest(0, 8009))
     assert watched == ["memory guard: restart below 2 GiB available", "watchdog: auto"]
     assert set(watched) < set(cluster_report.lines(typed(plan), 1 << 30, watched))
-    assert cluster_report.guards({**settings, "vllm_serve_memory_floor": 0})[0] == "memory guard: off"
-    rests = cluster_report.guards({**settings, "gb10_idle_stop": "30m"})[-1]
+    assert cluster_report.guards({**settings, "vllm_serve_memory_floor": 0}, Rest(0, 8009))[0] == "memory guard: off"
+    settings["gb10_idle_stop"] = "30m"
+    rests = cluster_report.guards(settings, Rest(1800, 8009))[-1]
     assert rests == "rest: after 30m without a request; the next one to the gateway starts the model"
-    unwatched = cluster_report.guards({**settings, "gb10_idle_stop": "30m", "vllm_watchdog_mode": "off"})[-1]
+    unwatched = cluster_report.guards({**settings, "vllm_watchdog_mode": False}, Rest(0, 8009))[-1]
     assert unwatched == "rest: never, because the watchdog is off"
     # The findings come before the commands, and the answer last.
     assert (
