@@ -46,7 +46,7 @@ import parts
 from client import complete, recited, request
 from root import CHECKOUT, DRIVER, TOOLKIT, Result, Root
 
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices, start
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import backends
 
 LAB, PREFIX = "gpu", parts.PREFIX
@@ -57,12 +57,12 @@ COMPILERS = {"ninja", "nvcc", "cicc", "ptxas", "cc1plus", "fatbinary", "cudafe++
 #: Seconds between two samples.
 SAMPLE = 0.5
 #: Variables of the steps of the same name: the plan's choices on 12.1 for this model, and FlashInfer.
-DEFAULT121 = {
+DEFAULT121: dict[str, Any] = {
     "gpu_args": ["--attention-backend=TRITON_ATTN", "--moe-backend=triton", "--no-enable-flashinfer-autotune"],
     "gpu_env": backends.environment("fp8", flashinfer=False),
 }
 FLASHINFER = {"gpu_args": ["--attention-backend=FLASHINFER"], "gpu_env": backends.environment("fp8", flashinfer=True)}
-MODEL, BROKEN, DRAFT = "/srv/models/moe", "/srv/models/broken", "/srv/models/draft"
+MODEL, BROKEN, DRAFT, LARGE = "/srv/models/moe", "/srv/models/broken", "/srv/models/draft", "/srv/models/large"
 #: The recipe of the step of this name, in the schema of NVIDIA's catalog, and its variables. No host has a container.
 IMAGE = "lab.example/vllm:1"
 COMMAND = f"""export VLLM_USE_V2_MODEL_RUNNER="0"
@@ -139,6 +139,7 @@ class Site:
         self.folder, self.gpus = options.folder.resolve(), not options.without_gpu
         self.root = Root(self.folder)
         self.names = [f"spark{number + 1}" for number in range(options.hosts)]
+        self.devices = options.gpus or options.hosts
         self.python, self.extra = options.python, [*options.extra_vars]
         self.arguments = {"flashinfer": options.flashinfer, "default121": options.default121}
         self.limit = options.limit
@@ -168,13 +169,16 @@ class Site:
         }
         if (self.folder / "pair").exists():
             shared |= {str(self.folder / "pair/model"): "/srv/models/text", str(self.folder / "pair/draft"): DRAFT}
+        if (self.folder / "large").exists():
+            shared[str(self.folder / "large")] = LARGE
         if self.gpus:
             shared |= {
                 path: path for path in (str(DRIVER), "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
             }
         result: list[dict[str, Any]] = [{"src": source, "dest": place} for source, place in shared.items()]
         for number, name in enumerate(self.names if self.gpus else ()):
-            result.append({"src": f"/dev/nvidia{number}", "dest": f"/dev/nvidia{number}", "nodes": [name]})
+            device = f"/dev/nvidia{number % self.devices}"
+            result.append({"src": device, "dest": device, "nodes": [name]})
         return result
 
     def files(self) -> list[dict[str, str]]:
@@ -352,6 +356,57 @@ class Site:
         self.answers_again(key, self.limit)
         self.step.evidence["second_start_seconds"] = round(time.time() - began, 1)
         self.started()
+
+    def starts(self, executor: str) -> None:
+        """Measure a start with the kernels that exist, with each way in which vLLM makes its processes."""
+        for method in ("spawn", "fork"):
+            began = time.time()
+            self.play("site.yml", "-e", self.with_default121({"VLLM_WORKER_MULTIPROC_METHOD": method}, executor))
+            self.started()
+            if self.head["started"] < began:
+                self.restart()
+            found = {"answers_after": self.head["start_seconds"], "parts": self.head["parts"]}
+            self.step.evidence.setdefault("starts", {})[f"{executor}-{method}"] = found
+            sys.stdout.write(f"{executor}, {method}: {found}\n")
+
+    def with_default121(self, environment: Mapping[str, str], executor: str = "ray", *args: str, **more: str) -> str:
+        """Return variables for a step: those of default121, and these."""
+        return json.dumps(
+            {
+                "gb10_distributed_executor_backend": executor,
+                "gpu_args": [*DEFAULT121["gpu_args"], *args],
+                "gpu_env": {**DEFAULT121["gpu_env"], **environment},
+                **more,
+            }
+        )
+
+    def large(self) -> None:
+        """Make a model of 10 GB for the steps loaders and instanttensor, before `up`."""
+        script = Path(__file__).with_name("loaders.py")
+        command = [self.python, script, "write", self.folder / "large", "--like", self.folder / "models/block"]
+        subprocess.run(command, check=True, timeout=self.limit)
+        readable(self.folder / "large")
+
+    def loaders(self) -> None:
+        """Read that model with each loader, from the disk."""
+        source = Path(__file__).with_name("loaders.py").read_text(encoding="utf-8")
+        python = "$(ls -d /opt/gb10/runtime/*/ | head -1)bin/python"
+        command = f"cat >/run/loaders.py <<'END'\n{source}\nEND\ncd /run && {python} loaders.py read {LARGE} 2>&1"
+        output = self.ssh(self.names[0], command, self.limit).output
+        self.write(output)
+        found = [json.loads(line) for line in output.splitlines() if line.startswith('{"loader"')]
+        self.step.evidence["loaders"] = found
+        sys.stdout.write("".join(f"{each}\n" for each in found))
+        if not found or any("error" in each for each in found):
+            raise Failed(f"{found or output[-2000:]}")
+
+    def instanttensor(self) -> None:
+        """Serve that model on both ranks, loaded by InstantTensor."""
+        environment = {"INSTANTTENSOR_IO_DEPTH": "32", "INSTANTTENSOR_DEBUG": "1"}
+        variables = self.with_default121(environment, "ray", "--load-format=instanttensor", gb10_model=LARGE)
+        self.play("site.yml", "-e", variables)
+        self.started()
+        sys.stdout.write(f"{self.head['parts']}\n")
 
     def shown(self, playbook: str, *arguments: str) -> None:
         """Run a playbook. The end of its output becomes evidence."""
@@ -575,6 +630,10 @@ class Site:
             ]
             self.step.evidence.setdefault("hosts", {})[name] = {
                 "units": units,
+                "parts": start.read(
+                    sorted((float(second), line) for second, line in lines if float(second) >= began - 1)
+                ),
+                "started": began,
                 "start_seconds": next(
                     (second for second, line in reversed(steps) if line.startswith("Application startup")), None
                 ),
@@ -582,6 +641,12 @@ class Site:
                 "choices": choices.read(line for _, line in lines),
                 "argv": "".join(re.findall(r"non-default args: .*", text)[-1:])[:3000],
             }
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """The last start of the head, after started()."""
+        found: dict[str, Any] = self.step.evidence["hosts"][self.names[0]]
+        return found
 
     def journals(self) -> None:
         for name in self.names:
@@ -665,12 +730,17 @@ def readable(folder: Path) -> None:
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 
-_OWN = "train pair up site recipe text random recite restart rerun stopped samples pinned reboot rollback golden down"
+_OWN = (
+    "train pair large up site recipe text random recite restart loaders instanttensor rerun stopped samples pinned "
+    "reboot rollback golden down"
+)
 STEPS: Mapping[str, Callable[[Site], None]] = {
     **{name: getattr(Site, name) for name in _OWN.split()},
     "check": lambda site: site.shown("site.yml", "--check", "--diff"),
     **{name: partial(Site.shown, playbook=f"playbooks/{name}.yml") for name in ("status", "verify")},
     "facts": lambda site: site.shown("playbooks/field_report.yml"),
+    "starts-ray": lambda site: site.starts("ray"),
+    "starts-mp": lambda site: site.starts("mp"),
     "mp": lambda site: site.other("gb10_distributed_executor_backend=mp"),
     **{name: partial(Site.other, variables=name) for name in ("flashinfer", "default121")},
 }
@@ -727,6 +797,7 @@ def main(arguments: Sequence[str]) -> None:
         "--python", default=sys.executable, help="that Python; the step train needs PyTorch and Transformers in it"
     )
     parser.add_argument("--hosts", type=int, choices=(1, 2), default=2)
+    parser.add_argument("--gpus", type=int, choices=(1, 2), help="fewer than hosts: they share one")
     parser.add_argument("--without-gpu", action="store_true", help="to rehearse: the steps until vLLM needs a GPU")
     parser.add_argument("--limit", type=float, default=540, help="seconds for a playbook")
     parser.add_argument(

@@ -20,8 +20,12 @@ STEPS = (
     (r"Initializing a V1 LLM engine", "engine starts"),
     (r".*Creating a new placement group", "Ray places the ranks"),
     (r"rank \d+ in world size (\d+)", "ranks connected, world size {}"),
-    (r"Starting to load model", "loading model"),
-    (r"(?:Multi-thread )?[Ll]oading [\w ]*shards[^:]*:\s+(\d+% Completed \| \d+/\d+)", "weights: {}"),
+    (r"Starting to load model|Loading model from scratch", "loading model"),
+    (
+        r"(?:Multi-thread )?[Ll]oading (?:[\w ]*shards|safetensors using \w+ loader)[^:]*:\s+"
+        r"(\d+% Completed \| [\d.]+\w?/[\d.]+\w?)",
+        "weights: {}",
+    ),
     (r"Loading weights took (.+? seconds)", "weights read in {}"),
     (r"Model loading took (.+? seconds)", "model loaded: {}"),
     (r"Dynamo bytecode transform|Compiling a graph|torch\.compile took|torch\.compile takes", "compiling graph"),

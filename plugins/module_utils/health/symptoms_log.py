@@ -912,13 +912,39 @@ _MODEL_ERRORS = (
         shows=(
             "ModuleNotFoundError: No module named 'fastsafetensors'\n"
             "ImportError: Please install vllm[fastsafetensors] for fastsafetensors support\n"
-            "ImportError: fastsafetensors is not installed"
+            "ImportError: fastsafetensors is not installed\n"
+            "ImportError: Please install instanttensor via `pip install vllm[instanttensor]`"
         ),
-        why="the image has no fastsafetensors package",
+        why="the image does not have the package of the loader",
         fix="remove --load-format from gb10_vllm_extra_args",
-        source=_CONSELARA,
-        pattern=r"No module named 'fastsafetensors'|ImportError: .{0,80}fastsafetensors",
+        source=f"{_CONSELARA}; vLLM 0.33.0, model_loader/weight_utils.py",
+        pattern=r"No module named '(?:fastsafe|instant)tensors?'|ImportError: .{0,80}(?:fastsafetensors|instanttensor)",
         rules=("fastsafetensors-ngc",),
+    ),
+    _model(
+        "locked-memory",
+        shows="RuntimeError: io_uring_register_buffers failed: Cannot allocate memory",
+        why="InstantTensor locks its buffers in memory, and the process may lock too little (ulimit -l)",
+        fix="set INSTANTTENSOR_BACKEND: AIO in gb10_extra_env",
+        source="tests/gpu/site.py, two hosts whose limit is 8 MiB, InstantTensor 0.2.2",
+        pattern=r"io_uring_register_buffers failed",
+    ),
+    _model(
+        "instanttensor",
+        shows=(
+            "RuntimeError: buffer_size (1268776960 B) exceeds device memory budget (1255964672 B)\n"
+            "RuntimeError: Device memory budget (4194304 B) is too small for one I/O operation; at least 8392704 B is "
+            "required\n"
+            "RuntimeError: No available backend was found among candidates [URING, AIO]."
+        ),
+        why=(
+            "InstantTensor found no memory for its buffers, or no way to read the files directly. Before 0.2.2 it "
+            "counts the page cache of a GB10 as used"
+        ),
+        fix="keep vllm_serve_drop_caches true; else add --load-format=auto to gb10_vllm_extra_args",
+        source="MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#205; InstantTensor 0.2.2",
+        pattern=r"exceeds device memory budget|Device memory budget \(\d{1,15} B\) is too small"
+        r"|No available backend was found among candidates",
     ),
     _model(
         "model-gated",

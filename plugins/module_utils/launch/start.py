@@ -20,7 +20,8 @@ PARTS: Mapping[str, str] = {
     "gates": r"gb10-gates open",
     "imports": r".*\bversion \d|non-default args",
     "config": r"Initializing a V1 LLM engine",
-    "ranks": r"Starting to load model",
+    # The second is that of vLLM's second model runner.
+    "ranks": r"Starting to load model|Loading model from scratch",
     "weights": r"Loading weights took|Model loading took",
     "compile": r"(?:\[[^\]]{1,60}\] )?torch\.compile\b.{0,60}\b(?:took|takes) \d",
     "memory": r"[\w +]{1,20} KV cache size: ",

@@ -32,6 +32,10 @@ _FRACTIONS = (
     "itself. The newest practice is the KV cache in bytes and a small fraction"
 )
 _FASTSAFETENSORS = "fastsafetensors"
+#: vLLM's own loader, and the strategies that map no file.
+_OWN_LOADER, _READ = ("", "auto", "hf", "safetensors"), ("eager", "prefetch", "torchao")
+#: Bytes of a node's weights whose mapping takes minutes.
+_MAPPED = 20 * 2**30
 #: Load format -> the package that it imports, which vLLM has as an extra. Source: vLLM 0.32.0, model_loader/*.py.
 _LOADERS = {
     _FASTSAFETENSORS: _FASTSAFETENSORS,
@@ -85,6 +89,14 @@ def _large_load(view: View) -> list[Found]:
         share > _LOADED_SHARE,
         (f"gb10_vllm_extra_args.{LOAD}", f"{_FASTSAFETENSORS} with weights that are {share:.0%} of a node's memory"),
     )
+
+
+def _mapped(view: View) -> list[Found]:
+    split = view.situation.tensor_parallel_size * view.situation.pipeline_parallel_size
+    size = (view.model.weights_bytes or 0) / split
+    own = view.argument(LOAD) in _OWN_LOADER and view.argument("--safetensors-load-strategy") not in _READ
+    found = (f"gb10_vllm_extra_args.{LOAD}", f"vLLM maps {size / 2**30:.0f} GiB of files on each node")
+    return when(own and size > _MAPPED, found)
 
 
 def _apart(view: View) -> list[Found]:
@@ -256,6 +268,22 @@ RULES = (
         why="it holds the files and the weights in the same memory at the same time",
         fix=f"use {LOAD} instanttensor (vLLM 0.18 or newer), or the default",
         source="eugr/spark-vllm-docker README",
+        evidence="2026-09",
+    ),
+    rule(
+        "mapped-weights",
+        INFO,
+        shows="weights above 20 GiB on each node, with vLLM's own loader, which maps the files",
+        detect=_mapped,
+        why=(
+            "mapped files load several times slower: 521 s against 88 s for 80 GB on a Spark. With 90 GB on each of "
+            "two, a rank did not end within 80 minutes"
+        ),
+        fix=f"add {LOAD}=instanttensor to gb10_vllm_extra_args if the runtime has that package",
+        source=(
+            "NVIDIA's forum, Very slow mmap on DGX Spark (2025-10); vllm-project/vllm#53906; "
+            "MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#242"
+        ),
         evidence="2026-09",
     ),
     rule(

@@ -25,8 +25,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import THOR, ServedModel, Situation
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import backends as serve_backends
+from ansible_collections.gb10.cluster.plugins.module_utils.serve import loader, options, split
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import memory as serve_memory
-from ansible_collections.gb10.cluster.plugins.module_utils.serve import options, split
 from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import ANSWER, Decision, Inputs, Part
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.arguments import Arguments
@@ -89,6 +89,7 @@ def decide(inputs: Inputs) -> Decision:
         memory_part,
         _eager(inputs, given),
         _backends(inputs, given),
+        loader.named(inputs, given, pipeline),
         _stack(inputs, environment),
         _named(model, own, plan is not None),
         Part(args=[f"{argument}={file.path}" for argument, file in files]),
@@ -183,7 +184,8 @@ def _environment(inputs: Inputs) -> dict[str, str]:
         )
     # An allowed server could redirect to any other.
     media = {"VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0"} if inputs.settings.api_media_domains else {}
-    return {**defaults, **inputs.stack.environment, **inputs.model.entry.environment, **media}
+    own = {**inputs.stack.environment, **inputs.model.entry.environment}
+    return {**defaults, **loader.environment(inputs), **own, **media}
 
 
 def _media(domains: Sequence[str]) -> Part:

@@ -236,6 +236,16 @@ def test_root_cause(lines: list[str], cause: str) -> None:
             id="threads",
         ),
         pytest.param(
+            ["Loading safetensors using InstantTensor loader:   6% Completed | 1.21G/15.2G [00:01<00:15, 1.1GB/s]"],
+            "weights: 6% Completed | 1.21G/15.2G",
+            id="instanttensor",
+        ),
+        pytest.param(
+            ["Loading safetensors using Fastsafetensor loader:   5% Completed | 2/42 [00:06<02:14,  3.36s/it]"],
+            "weights: 5% Completed | 2/42",
+            id="fastsafetensors",
+        ),
+        pytest.param(
             ["Loading pt checkpoint shards:  50% Completed | 1/2 [00:05<00:05]"],
             "weights: 50% Completed | 1/2",
             id="pt",

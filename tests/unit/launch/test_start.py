@@ -24,6 +24,21 @@ RAY = [
     (1209.6, "INFO:     Application startup complete."),
     (1300.0, "(Worker_TP0 pid=2161) INFO 12-01 00:21:40 [d.py:501] Loading weights took 9 seconds"),
 ]  # fmt: skip
+#: The second start of two lab hosts with one H200, Ray, and vLLM 0.33.0 with its second model runner, the same way.
+SECOND_RUNNER = [
+    (0.0, "Starting gb10-vllm.service - vLLM on the GB10 cluster..."),
+    (1.0, "gb10-gates open after 0 s"),
+    (14.0, "(APIServer pid=12214) INFO 12-01 05:02:28 [startup.py:38]  ▄▄ ▄█ █     █     █ ▀▄▀ █  version 0.33.0"),
+    (31.0, "(EngineCore pid=12390) INFO 12-01 05:02:45 [core.py:139] Initializing a V1 LLM engine (v0.33.0) with config"),
+    (56.0, "(RayWorkerProc pid=13314) (Worker_TP0 pid=13314) INFO 12-01 05:03:07 [model_runner.py:399] Loading model from scratch..."),
+    (56.0, "(RayWorkerProc pid=13314) (Worker_TP0 pid=13314) INFO 12-01 05:03:07 [default_loader.py:506] Loading weights took 0.11 seconds"),
+    (56.0, "(RayWorkerProc pid=13314) (Worker_TP0 pid=13314) INFO 12-01 05:03:10 [model_runner.py:428] Model loading took 0.05 GiB memory and 3.443184 seconds"),
+    (66.0, "(RayWorkerProc pid=13314) (Worker_TP0 pid=13314) INFO 12-01 05:03:12 [monitor.py:62] [backbone] torch.compile took 0.28 s in total"),
+    (66.0, "(EngineCore pid=12390) INFO 12-01 05:03:20 [kv_cache_utils.py:1147] GPU KV cache size: 21,484,480 tokens, Maximum"),
+    (83.0, "(RayWorkerProc pid=13314) (Worker_TP0 pid=13314) INFO 12-01 05:03:35 [model_runner.py:1163] Graph capturing finished in 7 secs, took 0.21 GiB"),
+    (83.0, "(EngineCore pid=12390) INFO 12-01 05:03:37 [core.py:405] init engine (profile, create kv cache, warmup model) took 26.32 s (compilation: 0.29 s)"),
+    (89.0, "INFO:     Application startup complete."),
+]  # fmt: skip
 PARTS = {
     "gates": 1.5,
     "imports": 18.0,
@@ -40,6 +55,13 @@ def test_a_recorded_start_has_the_seconds_of_its_log_and_not_those_of_rays_batch
     assert start.read(RAY) == PARTS
     assert start.summary(PARTS) == (
         "ready after 70 s (gates 2, imports 18, config 13, ranks 31, weights 1, memory 2, server 4)"
+    )
+
+
+def test_a_start_of_the_second_model_runner_has_all_parts() -> None:
+    assert start.summary(start.read(SECOND_RUNNER)) == (
+        "ready after 89 s (gates 1, imports 13, config 17, ranks 22, weights 3, compile 2, memory 8, kernels 8, graphs 7, "
+        "engine 2, server 6)"
     )
 
 

@@ -108,6 +108,7 @@ CASES: dict[str, Case] = {
         count=1,
         lock=lock_of("vllm==0.32.0", "ray==2.60.0", "fastsafetensors==0.5.0"),
     ),
+    "mapped-weights": Case(args("--load-format=auto")),
     "prefill-decode-apart": Case(
         args("--kv-transfer-config", '{"kv_connector": "NixlConnector", "kv_role": "kv_producer"}')
     ),

@@ -46,6 +46,7 @@ CLEAN: dict[str, Any] = {
         "weights_bytes": 65 * 10**9,
     },
     "arguments": {
+        "--load-format": "instanttensor",
         "--tensor-parallel-size": "2",
         "--max-model-len": "131072",
         "--gpu-memory-utilization": "0.8",
@@ -146,6 +147,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "fastsafetensors-large": (
         {"arguments": {"--load-format": "fastsafetensors"}, "model": {"weights_bytes": 220 * GIB}},
         {"arguments": {"--load-format": "fastsafetensors"}, "model": {"weights_bytes": 180 * GIB}},
+    ),
+    "mapped-weights": (
+        {"arguments": {"--load-format": "auto"}},
+        {"arguments": {"--load-format": "instanttensor"}},
     ),
     "prefill-decode-apart": (
         {"arguments": {"--kv-transfer-config": '{"kv_role": "kv_producer"}'}},
@@ -696,7 +701,7 @@ def test_a_host_without_a_gpu_or_a_model_is_no_situation_for_most_rules() -> Non
     assert lint.lint(seen, {}) == []
 
 
-LOADED = {"--load-format": "fastsafetensors"}
+LOADED, MAPPED = {"--load-format": "fastsafetensors"}, {"--load-format": "auto"}
 ONE, MANY = {"count": 1, "tensor_parallel_size": 1}, {"count": 4, "tensor_parallel_size": 4, "arguments": DRAFT}
 
 
@@ -718,6 +723,8 @@ ONE, MANY = {"count": 1, "tensor_parallel_size": 1}, {"count": 4, "tensor_parall
             {"arguments": LOADED, "model": {"weights_bytes": 100 * GIB}, **ONE},
             {"arguments": LOADED, "model": {"weights_bytes": 0}, **ONE},
         ),
+        ("mapped-weights", {"arguments": {"--load-format": None}}, {"arguments": {"--load-format": None, "--safetensors-load-strategy": "eager"}}),
+        ("mapped-weights", {"arguments": MAPPED, "model": {"weights_bytes": 21 * GIB}, **ONE}, {"arguments": MAPPED, "model": {"weights_bytes": 40 * GIB}}),
         ("fastsafetensors-ngc", container("nvcr.io/nvidia/vllm:26.03-py3", arguments=LOADED), container("nvcr.io/nvidia/vllm:26.03-py3")),
         ("unequal-memory", {"second": {"memory_bytes": 108 * GIB}}, {"second": {"memory_bytes": 109 * GIB}}),
         ("swap-space", {"release": "0.17.9"}, {"release": "0.18.0"}),
