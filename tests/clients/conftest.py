@@ -38,8 +38,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of `make test`: the examples, and the Python libraries of both APIs, at the guard."""
+    """Mark the tests of `make test`: examples and the Python libraries of both APIs, at the guard, no slow ones."""
     for item in items:
+        if item.get_closest_marker("slow"):
+            continue
         given = item.callspec.params if hasattr(item, "callspec") else {}
         if given.get("door", "guard") == "guard" and given.get("client", "example") in (
             "openai",

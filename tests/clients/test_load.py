@@ -67,6 +67,7 @@ def alive(door: Door) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "clients", "accepted"),
     [("lists", 4, False), ("one", 20, False), ("all", 20, False), ("escape", 20, False), ("taken", 20, True)],
@@ -150,6 +151,7 @@ def test_the_lines_of_a_head_are_few_however_it_arrives(door: Door) -> None:
         assert status in (200, 400, 404), parts[0][-20:]
 
 
+@pytest.mark.slow
 @pytest.mark.doors("guard")
 @pytest.mark.parametrize("line", ["content-length: 100", "a: " + "x" * 10_000], ids=["body", "line"])
 def test_a_handshake_that_nobody_can_parse_ends(door: Door, line: str) -> None:

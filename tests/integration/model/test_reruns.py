@@ -120,6 +120,7 @@ def test_all_mistakes_are_listed_together(cluster: Cluster, tmp_path: Path) -> N
         assert words in said
 
 
+@pytest.mark.slow
 def test_a_missing_head_is_named(cluster: Cluster, tmp_path: Path) -> None:
     # The groups differ from the lab's inventory, so only its overlay is used.
     inventory = tmp_path / "headless.yml"
@@ -132,6 +133,7 @@ def test_a_missing_head_is_named(cluster: Cluster, tmp_path: Path) -> None:
     assert set(run.changed.values()) == {0}
 
 
+@pytest.mark.slow
 def test_an_interface_that_is_not_there_is_named(cluster: Cluster, nodes: dict[str, Host], tmp_path: Path) -> None:
     worker = nodes["spark2"]
     # Up, so that the head's end of the cable keeps its carrier.
@@ -146,6 +148,7 @@ def test_an_interface_that_is_not_there_is_named(cluster: Cluster, nodes: dict[s
     assert "nodes[0].ports[0]" not in said
 
 
+@pytest.mark.slow
 def test_a_port_without_rdma_is_named(cluster: Cluster, tmp_path: Path) -> None:
     said = spoilt(cluster, tmp_path, {}, *extra(gb10_fabric_rdma_required=True))
     for number in (1, 2):
@@ -166,6 +169,7 @@ def test_two_runs_at_once(cluster: Cluster, head: Host) -> None:
     assert not head.file("/run/gb10/lock.json").exists
 
 
+@pytest.mark.slow
 def test_a_port_in_use_is_named(cluster: Cluster, head: Host, tmp_path: Path) -> None:
     head.check_output("systemd-run --unit=squatter python3 -m http.server 8123")
     try:

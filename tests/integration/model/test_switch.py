@@ -62,6 +62,7 @@ def test_a_node_that_cannot_be_reached_is_on_the_screen(cluster: Cluster, tmp_pa
     assert any(line.startswith("spark2  CANNOT BE READ: ") for line in said)
 
 
+@pytest.mark.slow
 def test_a_switch_to_the_served_model_changes_nothing(cluster: Cluster, head: Host) -> None:
     """It is the repetition of a run that was killed after the model answered."""
     pid = of_unit(head, "gb10-vllm")

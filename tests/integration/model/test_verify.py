@@ -11,7 +11,13 @@ from live_cluster import Cluster
 
 
 @pytest.mark.parametrize(
-    "mode", [(), ("--check", "--diff"), ("--extra-vars", "verify_quick=true")], ids=["run", "check mode", "quick"]
+    "mode",
+    [
+        (),
+        pytest.param(("--check", "--diff"), marks=pytest.mark.slow),
+        pytest.param(("--extra-vars", "verify_quick=true"), marks=pytest.mark.slow),
+    ],
+    ids=["run", "check mode", "quick"],
 )
 def test_a_healthy_cluster_has_no_finding(cluster: Cluster, tmp_path: Path, mode: tuple[str, ...]) -> None:
     done, _found = cluster.verify(
