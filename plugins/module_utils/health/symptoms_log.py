@@ -915,8 +915,8 @@ _MODEL_ERRORS = (
             "ImportError: fastsafetensors is not installed\n"
             "ImportError: Please install instanttensor via `pip install vllm[instanttensor]`"
         ),
-        why="the image does not have the package of the loader",
-        fix="remove --load-format from gb10_vllm_extra_args",
+        why="the runtime does not have the package of the loader",
+        fix="add --load-format=auto to gb10_vllm_extra_args",
         source=f"{_CONSELARA}; vLLM 0.33.0, model_loader/weight_utils.py",
         pattern=r"No module named '(?:fastsafe|instant)tensors?'|ImportError: .{0,80}(?:fastsafetensors|instanttensor)",
         rules=("fastsafetensors-ngc",),
@@ -935,16 +935,17 @@ _MODEL_ERRORS = (
             "RuntimeError: buffer_size (1268776960 B) exceeds device memory budget (1255964672 B)\n"
             "RuntimeError: Device memory budget (4194304 B) is too small for one I/O operation; at least 8392704 B is "
             "required\n"
-            "RuntimeError: No available backend was found among candidates [URING, AIO]."
+            "RuntimeError: No available backend was found among candidates [URING, AIO].\n"
+            "ValueError: InstantTensor only supports pytorch format for now"
         ),
         why=(
-            "InstantTensor found no memory for its buffers, or no way to read the files directly. Before 0.2.2 it "
-            "counts the page cache of a GB10 as used"
+            "InstantTensor found no memory for its buffers, no way to read the files directly, or files in another "
+            "format. Before 0.2.2 it counts the page cache of a GB10 as used"
         ),
         fix="keep vllm_serve_drop_caches true; else add --load-format=auto to gb10_vllm_extra_args",
         source="MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#205; InstantTensor 0.2.2",
         pattern=r"exceeds device memory budget|Device memory budget \(\d{1,15} B\) is too small"
-        r"|No available backend was found among candidates",
+        r"|No available backend was found among candidates|InstantTensor only supports",
     ),
     _model(
         "model-gated",

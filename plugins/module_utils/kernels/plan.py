@@ -50,6 +50,7 @@ _WITHOUT_EFFECT = (
     "--master-addr",
     "--master-port",
     "--kv-cache-memory-bytes",
+    "--load-format",
     "--gpu-memory-utilization",
     "--max-model-len",
     "--data-parallel-address",
@@ -60,7 +61,9 @@ _WITHOUT_EFFECT = (
     "--reasoning-parser",
 )
 #: Variables of the fabric and of the service user's folder. The compilation has no network and another user.
-_FABRIC = re.compile(r"(NCCL|GLOO|TP|UCX|RAY|OMPI|MN)_|VLLM_HOST_IP$|LD_PRELOAD$|PATH$|MAX_JOBS$|HF_|TRITON_CACHE_DIR$")
+_FABRIC = re.compile(
+    r"(INSTANTTENSOR|NCCL|GLOO|TP|UCX|RAY|OMPI|MN)_|VLLM_HOST_IP$|LD_PRELOAD$|PATH$|MAX_JOBS$|HF_|TRITON_CACHE_DIR$"
+)
 
 
 def of_node(plan: Plan) -> dict[str, Any]:

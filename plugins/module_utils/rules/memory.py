@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, INFO, WARNING, Found
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import toolchain
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import mapped
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.mapped import LOAD
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     CONSELARA,
     LINT,
@@ -19,7 +21,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     when,
 )
 
-UTILIZATION, LOAD = "--gpu-memory-utilization", "--load-format"
+UTILIZATION = "--gpu-memory-utilization"
 _CEILING, _SAFE = 0.90, 0.87
 #: The kernel of a report: tuning exhausted the memory without being requested; see kernel-7-0-0-1019.
 _TUNED_KERNEL = "7.0.0-1019"
@@ -32,10 +34,6 @@ _FRACTIONS = (
     "itself. The newest practice is the KV cache in bytes and a small fraction"
 )
 _FASTSAFETENSORS = "fastsafetensors"
-#: vLLM's own loader, and the strategies that map no file.
-_OWN_LOADER, _READ = ("", "auto", "hf", "safetensors"), ("eager", "prefetch", "torchao")
-#: Bytes of a node's weights whose mapping takes minutes.
-_MAPPED = 20 * 2**30
 #: Load format -> the package that it imports, which vLLM has as an extra. Source: vLLM 0.32.0, model_loader/*.py.
 _LOADERS = {
     _FASTSAFETENSORS: _FASTSAFETENSORS,
@@ -92,11 +90,13 @@ def _large_load(view: View) -> list[Found]:
 
 
 def _mapped(view: View) -> list[Found]:
-    split = view.situation.tensor_parallel_size * view.situation.pipeline_parallel_size
-    size = (view.model.weights_bytes or 0) / split
-    own = view.argument(LOAD) in _OWN_LOADER and view.argument("--safetensors-load-strategy") not in _READ
-    found = (f"gb10_vllm_extra_args.{LOAD}", f"vLLM maps {size / 2**30:.0f} GiB of files on each node")
-    return when(own and size > _MAPPED, found)
+    split, stages = view.situation.tensor_parallel_size, view.situation.pipeline_parallel_size
+    size = view.model.weights_bytes
+    # Where the plan does not name another loader, this does not either.
+    other = mapped.own_format(view.model.type) or (stages > 1 and bool(view.speculative()))
+    own = not other and not mapped.chosen(view, otherwise=True)
+    found = (f"gb10_vllm_extra_args.{LOAD}", f"vLLM maps {(size or 0) / split / stages / 2**30:.0f} GiB on each node")
+    return when(own and mapped.slow(size, split * stages, view.situation.transport), found)
 
 
 def _apart(view: View) -> list[Found]:
@@ -273,7 +273,7 @@ RULES = (
     rule(
         "mapped-weights",
         INFO,
-        shows="weights above 20 GiB on each node, with vLLM's own loader, which maps the files",
+        shows="weights above 8 GiB on each node, with vLLM's own loader, which maps the files",
         detect=_mapped,
         why=(
             "mapped files load several times slower: 521 s against 88 s for 80 GB on a Spark. With 90 GB on each of "

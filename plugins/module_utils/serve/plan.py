@@ -89,7 +89,7 @@ def decide(inputs: Inputs) -> Decision:
         memory_part,
         _eager(inputs, given),
         _backends(inputs, given),
-        loader.named(inputs, given, pipeline),
+        Part() if kind.pooling else loader.named(inputs, given, tensor, pipeline),
         _stack(inputs, environment),
         _named(model, own, plan is not None),
         Part(args=[f"{argument}={file.path}" for argument, file in files]),

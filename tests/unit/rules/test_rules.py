@@ -724,7 +724,12 @@ ONE, MANY = {"count": 1, "tensor_parallel_size": 1}, {"count": 4, "tensor_parall
             {"arguments": LOADED, "model": {"weights_bytes": 0}, **ONE},
         ),
         ("mapped-weights", {"arguments": {"--load-format": None}}, {"arguments": {"--load-format": None, "--safetensors-load-strategy": "eager"}}),
-        ("mapped-weights", {"arguments": MAPPED, "model": {"weights_bytes": 21 * GIB}, **ONE}, {"arguments": MAPPED, "model": {"weights_bytes": 40 * GIB}}),
+        ("mapped-weights", {"arguments": MAPPED, "model": {"weights_bytes": 9 * GIB}, **ONE}, {"arguments": MAPPED, "model": {"weights_bytes": 16 * GIB}}),
+        # The plan names no other loader there.
+        ("mapped-weights", {"arguments": MAPPED | DRAFT}, {"arguments": MAPPED | DRAFT, "tensor_parallel_size": 1, "pipeline_parallel_size": 2}),
+        ("mapped-weights", {"arguments": MAPPED}, {"arguments": MAPPED | {"--config-format": "mistral"}}),
+        ("mapped-weights", {"arguments": MAPPED}, {"arguments": MAPPED, "model": {"type": "mistral3"}}),
+        ("mapped-weights", {"arguments": MAPPED}, {"arguments": MAPPED, "transport": "socket"}),
         ("fastsafetensors-ngc", container("nvcr.io/nvidia/vllm:26.03-py3", arguments=LOADED), container("nvcr.io/nvidia/vllm:26.03-py3")),
         ("unequal-memory", {"second": {"memory_bytes": 108 * GIB}}, {"second": {"memory_bytes": 109 * GIB}}),
         ("swap-space", {"release": "0.17.9"}, {"release": "0.18.0"}),

@@ -29,19 +29,21 @@ def loads(decision: serve_plan.Decision) -> list[str]:
     return [word for word in decision.args if "load" in word]
 
 
-def test_the_loader_of_the_lock_is_named_with_little_memory() -> None:
-    decision = decided()
-    assert loads(decision) == [NAMED]
-    assert decision.environment[DEPTH] == "32"
+@pytest.mark.parametrize(("count", "depth"), [(1, "32"), (2, "16"), (4, "8"), (16, "3")])
+def test_the_loader_of_the_lock_is_named_with_little_memory(count: int, depth: str) -> None:
+    decision = decided("qwen3.5-122b-a10b-fp8", count=count)
+    assert loads(decision) == [NAMED] if count < 16 else loads(decision) == []
+    assert f"{NAMED}: mapped files load several times slower on a GB10" in decision.why or count == 16
+    # Each rank has a buffer for the requests of all.
+    assert decision.environment[DEPTH] == depth
     # A model in a file system in memory is read by mmap: InstantTensor refuses AIO there.
     assert decision.environment["INSTANTTENSOR_BACKEND"] == "AIO,MMAP"
-    assert f"{NAMED}: mapped files load several times slower on a GB10" in decision.why
 
 
 @pytest.mark.parametrize(("release", "has"), [("0.33.0-cu130", True), ("0.32.0-cu130", True), ("0.18.1-cu129", False)])
 def test_the_lock_decides(release: str, has: bool) -> None:
     lock = (ROOT / f"roles/gb10/files/vllm-{release}-aarch64-py312.lock").read_text(encoding="utf-8")
-    assert (NAMED in str(planned(sparks(2), lock))) is has
+    assert (f"{NAMED}: mapped" in str(planned(sparks(2, gb10_model="gpt-oss-120b"), lock))) is has
 
 
 @pytest.mark.parametrize(
@@ -51,6 +53,7 @@ def test_the_lock_decides(release: str, has: bool) -> None:
         ["--load-format", "fastsafetensors"],
         ["--safetensors-load-strategy=eager"],
         ["--model-loader-extra-config", '{"enable_multithread_load": true}'],
+        ["--model-loader-extra-config.enable_multithread_load=true"],
         ["--config-format=mistral"],
     ],
 )
@@ -69,10 +72,20 @@ def test_a_lock_without_the_package_a_recipe_and_other_devices_keep_their_loader
     assert loads(decided("gpt-oss-20b", count=2, thors=2)) == []
 
 
-def test_weights_without_safetensors_keep_vllms_loader() -> None:
+@pytest.mark.parametrize(("gib", "named"), [(16.1, True), (16, False), (None, False)])
+def test_small_and_unread_weights_keep_vllms_loader(gib: float | None, named: bool) -> None:
     given = replace(inputs("gpt-oss-120b"), packages=("instanttensor",))
-    pickled = replace(given, model=replace(given.model, weights_bytes=None))
-    assert loads(serve_plan.decide(pickled)) == []
+    sized = replace(given, model=replace(given.model, weights_bytes=gib and int(gib * 2**30)))
+    assert (loads(serve_plan.decide(sized)) == [NAMED]) is named
+
+
+def test_sockets_vectors_and_mistrals_own_files_keep_vllms_loader() -> None:
+    given = replace(inputs("gpt-oss-120b"), packages=("instanttensor",))
+    assert loads(serve_plan.decide(replace(given, transport="socket"))) == []
+    own = replace(given.model, config=replace(given.model.config, type="mistral3"))
+    assert loads(serve_plan.decide(replace(given, model=own))) == []
+    large = replace(inputs("qwen3-embedding-8b"), packages=("instanttensor",))
+    assert loads(serve_plan.decide(replace(large, model=replace(large.model, weights_bytes=40 * 2**30)))) == []
 
 
 @pytest.mark.parametrize(("size", "known"), [(10**9, True), (None, False)])
