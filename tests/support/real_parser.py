@@ -47,7 +47,7 @@ def planned(stack: stacks.Stack) -> dict[str, list[str]]:
     found = {}
     for model in catalog.known():
         for shape, (count, thors) in SHAPES.items():
-            given = inputs(model, stack.name, count, thors)
+            given = replace(inputs(model, stack.name, count, thors), packages=("instanttensor",))
             found[f"{model} on {shape}"] = argv(given, serve_plan.decide(given))
     return found
 

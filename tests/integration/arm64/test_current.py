@@ -6,6 +6,7 @@ Stubs of the driver's libraries report a GB10, so vLLM chooses its platform for 
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import tempfile
 from pathlib import Path
@@ -20,11 +21,34 @@ from testinfra.host import Host
 
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import ORACLE, UTILS
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import io_introspect
 
 STACK = stacks.STACKS["current"]
 DRIVER, PATCHED = "/usr/local/lib/gb10-lab/driver", "/opt/patched"
 VERSIONS = ["torch:__version__", "triton:__version__", "flashinfer:__version__", "ray:__version__"]
 COMPILED = ["vllm._C_stable_libtorch:__name__", "vllm._moe_C_stable_libtorch:__name__"]
+#: The application of `vllm serve` with the guard in front, as in its unit, and no engine behind it.
+GUARDED = """
+import json, os, sys
+sys.path.insert(0, "/usr/local/lib/gb10")
+os.environ |= {{"VLLM_API_KEY": "key", "VLLM_CONFIG_ROOT": "/"}}
+space = {{"__name__": "asked"}}
+exec({program!r}, space)
+from vllm.entrypoints.launchers.app import build_app
+from starlette.testclient import TestClient
+client = TestClient(
+    build_app(space["parser"]().parse_args(["--middleware=gb10_api_guard.Guard"]), ("generate",)),
+    raise_server_exceptions=False,
+)
+key = {{"authorization": "Bearer key"}}
+chat = {{"model": "m", "messages": [{{"role": "user", "content": "x"}}]}}
+print(json.dumps({{
+    "no key": client.get("/v1/models").status_code,
+    "key": client.get("/v1/models", headers=key).status_code,
+    "many answers": client.post("/v1/chat/completions", json=chat | {{"n": 16384}}, headers=key).status_code,
+    "no such route": client.get("/v1/nothing", headers=key).status_code,
+}}))
+"""
 #: Patched functions, and what they return on a GB10.
 PATCHES = {
     f"vllm.{UTILS.removesuffix('.py').replace('/', '.')}:cutlass_fp8_supported": False,
@@ -105,6 +129,17 @@ def test_the_parser_is_the_table(answer: dict[str, Any]) -> None:
 
 def test_the_parser_takes_what_is_planned_for_every_model(answer: dict[str, Any]) -> None:
     assert answer["refused"] == {}
+
+
+def test_the_guard_stands_before_the_application_of_vllm(head: Host, answer: dict[str, Any]) -> None:
+    """Without an engine, a request that the guard lets pass is an error of the server."""
+    text = head.check_output("/usr/local/bin/python-current -c %s", GUARDED.format(program=io_introspect.program()))
+    assert json.loads(text.splitlines()[-1]) == {
+        "no key": 401,
+        "key": 500,
+        "many answers": 413,
+        "no such route": 404,
+    }
 
 
 def test_patched_functions_of_vllm_know_a_gb10(answer: dict[str, Any]) -> None:
