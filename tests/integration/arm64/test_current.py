@@ -131,7 +131,9 @@ def test_the_parser_takes_what_is_planned_for_every_model(answer: dict[str, Any]
     assert answer["refused"] == {}
 
 
-def test_the_guard_stands_before_the_application_of_vllm(head: Host, answer: dict[str, Any]) -> None:
+# The answer's fixture writes the interpreter.
+@pytest.mark.usefixtures("answer")
+def test_the_guard_stands_before_the_application_of_vllm(head: Host) -> None:
     """Without an engine, a request that the guard lets pass is an error of the server."""
     text = head.check_output("/usr/local/bin/python-current -c %s", GUARDED.format(program=io_introspect.program()))
     assert json.loads(text.splitlines()[-1]) == {
