@@ -825,15 +825,16 @@ _RAY_ERRORS = (
         "ray-head-unreachable",
         shows=(
             "Unable to connect to GCS (ray head) at 10.110.0.1:6379. Check that (1) Ray with matching version started\n"
-            "ConnectionError: Could not find any running Ray instance. Please specify the one to connect to"
+            "ConnectionError: Could not find any running Ray instance. Please specify the one to connect to\n"
+            "Exception: No node info found for head node in GCS. Did the head node or gcs start successfully?"
         ),
-        why="gb10-ray on the head does not run, or the node cannot reach gb10_ray_port over the fabric",
+        why="gb10-ray on the head does not run or still starts, or the node cannot reach gb10_ray_port over the fabric",
         fix="read journalctl -u gb10-ray on the head, then run site.yml, which verifies the fabric first",
         source="Ray 2.60, ray/_private/utils.py",
         tested=SOURCE,
         pattern=(
             r"(?:Unable|Failed) to connect to GCS|Could not find any running Ray instance"
-            r"|failed to connect to the GCS"
+            r"|failed to connect to the GCS|No node info found for head node in GCS"
         ),
     ),
     _ray(

@@ -75,6 +75,15 @@ def test_status_and_verification_see_a_serving_cluster(cluster: Cluster) -> None
     cluster.play("verify").assert_unchanged()
 
 
+def names(host: Host) -> list[str]:
+    """Return the names of the processes, at most 15 characters of each. The arguments begin with the emulator."""
+    return host.check_output("ps -eo comm=").splitlines()
+
+
+def test_each_host_has_a_rank(nodes: dict[str, Host]) -> None:
+    assert [names(host).count("VLLM::Worker_TP") for host in nodes.values()] == [1, 1]
+
+
 def test_only_the_emulator_differs_from_a_native_host(head: Host) -> None:
     """The differences are those that docs/testing.md lists."""
     emulated = platform.machine() != "aarch64"
