@@ -36,7 +36,7 @@ def lock_of(*pins: str) -> str:
     return "".join(f"{pin} \\\n    --hash=sha256:{'0' * 64}\n" for pin in pins)
 
 
-LOCK = lock_of("vllm==0.32.0", "ray==2.60.0", "instanttensor==0.2.2")
+LOCK = lock_of("vllm==0.32.0", "ray==2.60.0")
 KNOWN = argument_specs.known()
 #: The settings of a node without a variable in its inventory.
 SETTINGS = {

@@ -1118,9 +1118,8 @@ def test_a_container_in_place_of_an_environment() -> None:
     }
     assert {key for key in native if native[key] != inside_image[key]} == {"runtime", "serve", "nccl", "nodes", "node"}
     for own, other in zip(native["nodes"], inside_image["nodes"], strict=True):
-        # An image has its own PATH. Its vLLM, which the patches depend on, and its loaders are unknown before a query.
-        tools = {"PATH": f"{native['runtime']['path']}/bin:{toolchain.SYSTEM_PATH}", "INSTANTTENSOR_IO_DEPTH": "16"}
-        tools["INSTANTTENSOR_BACKEND"] = "AIO,MMAP"
+        # An image has its own PATH, and its vLLM, which the patches depend on, is unknown before a query.
+        tools = {"PATH": f"{native['runtime']['path']}/bin:{toolchain.SYSTEM_PATH}"}
         assert (own["foreseen"].keys(), other["foreseen"]) == ({"vllm_patch"}, {})
         # Its release too, so that a cache of tuning does not survive a start.
         shared = {name: text for name, text in other["environment"].items() if name != toolchain.AUTOTUNE_FOLDER}

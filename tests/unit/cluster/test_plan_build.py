@@ -124,7 +124,7 @@ REFUSED: dict[str, tuple[list[Node], str, str, str]] = {
     "a lock without hashes": (
         wanted(),
         TORCH + "numpy==2.4.0\n",
-        "gb10_runtime_lock: vllm.lock has releases without hash (line 9: numpy==2.4.0). ",
+        "gb10_runtime_lock: vllm.lock has releases without hash (line 7: numpy==2.4.0). ",
         "",
     ),
     "an image of another release": (

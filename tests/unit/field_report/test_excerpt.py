@@ -93,7 +93,8 @@ def test_a_recorded_failure_is_explained() -> None:
     assert found[-1].startswith("lines without a known symptom, left out: ")
 
 
-@given(st.lists(st.text(max_size=80), max_size=20))
+# Hypothesis also draws texts of the code, such as symptoms. Each has a vowel.
+@given(st.lists(st.text(st.characters(exclude_characters="aeiouAEIOU"), max_size=80), max_size=20))
 def test_words_that_no_symptom_has_are_only_counted(lines: list[str]) -> None:
     assert len(excerpt.known(lines)) <= 1
 

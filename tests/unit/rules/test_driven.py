@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pytest
-from cluster_nodes import KNOWN, LOCK, Node, lock_of, spark
+from cluster_nodes import KNOWN, Node, lock_of, spark
 from verified_nodes import findings, pair
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster_plan
@@ -37,6 +37,8 @@ THOR = {
         "reason": "",
     }
 }
+#: As the locks of the collection.
+WITH_LOADER = lock_of("vllm==0.32.0", "ray==2.60.0", "instanttensor==0.2.2")
 STOCK_NCCL = {"nccl_sm121_build_enabled": "false"}
 SOCKETS = {"gb10_fabric_topology": "socket", "gb10_fabric_interface": "enp1s0f1np1"}
 
@@ -49,7 +51,7 @@ class Case:
     facts: dict[str, Any] = field(default_factory=dict)
     second: dict[str, Any] = field(default_factory=dict)
     count: int = 2
-    lock: str = LOCK
+    lock: str = WITH_LOADER
 
     def nodes(self) -> list[Node]:
         settings = {"gb10_model": GPT_OSS, **self.settings}
