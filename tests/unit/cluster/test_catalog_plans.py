@@ -63,7 +63,7 @@ def catalog_plans(stack: str, count: int) -> Mapping[str, tuple[Plan, list[str]]
     return {name: (plan, warnings) for name, (plan, warnings) in found.items() if plan}
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("stack", EACH_STACK)
 def test_no_catalog_entry_draws_a_warning(stack: str, count: int) -> None:
     found = catalog_plans(stack, count)

@@ -180,6 +180,7 @@ def test_problems_that_are_not_about_a_model_replace_the_table() -> None:
     assert [problem.path for problem in survey([])[1]] == ["nodes"]
 
 
+@pytest.mark.slow
 def test_the_table_fits_80_columns_and_aligns_numbers() -> None:
     for count in (1, 2, 4):
         rows = list(plain(count).values())

@@ -169,6 +169,7 @@ def test_the_history_lists_both_launches_and_their_difference(pair: Pair, shown:
     assert difference[:3] == [f"from {new} to {old}:", "serve args: - --b", "serve args: + --a"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
