@@ -138,6 +138,8 @@ def read(folder: Path, name: str) -> dict[str, Any]:
     form, strategy, depth = LOADERS[name]
     os.environ.pop(DEPTH, None)
     os.environ.update({DEPTH: depth} if depth else {})
+    # As the plan: io_uring needs locked memory.
+    os.environ.setdefault("INSTANTTENSOR_BACKEND", "AIO,MMAP")
     loader = DefaultModelLoader(LoadConfig(load_format=form, safetensors_load_strategy=strategy))
     torch.cuda.empty_cache()
     first = lowest = torch.cuda.mem_get_info()[0]

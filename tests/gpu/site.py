@@ -402,7 +402,7 @@ class Site:
 
     def instanttensor(self) -> None:
         """Serve that model on both ranks, loaded by InstantTensor."""
-        environment = {"INSTANTTENSOR_IO_DEPTH": "32", "INSTANTTENSOR_DEBUG": "1"}
+        environment = {"INSTANTTENSOR_IO_DEPTH": "16", "INSTANTTENSOR_BACKEND": "AIO,MMAP", "INSTANTTENSOR_DEBUG": "1"}
         variables = self.with_default121(environment, "ray", "--load-format=instanttensor", gb10_model=LARGE)
         self.play("site.yml", "-e", variables)
         self.started()
