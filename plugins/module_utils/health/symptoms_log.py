@@ -917,7 +917,7 @@ _MODEL_ERRORS = (
             "ImportError: Please install instanttensor via `pip install vllm[instanttensor]`"
         ),
         why="the runtime does not have the package of the loader",
-        fix="add --load-format=auto to gb10_vllm_extra_args",
+        fix="set --load-format=auto in gb10_vllm_extra_args",
         source=f"{_CONSELARA}; vLLM 0.33.0, model_loader/weight_utils.py",
         pattern=r"No module named '(?:fastsafe|instant)tensors?'|ImportError: .{0,80}(?:fastsafetensors|instanttensor)",
         rules=("fastsafetensors-ngc",),
@@ -943,7 +943,7 @@ _MODEL_ERRORS = (
             "InstantTensor found no memory for its buffers, no way to read the files directly, or files in another "
             "format. Before 0.2.2 it counts the page cache of a GB10 as used"
         ),
-        fix="keep vllm_serve_drop_caches true; else add --load-format=auto to gb10_vllm_extra_args",
+        fix="keep vllm_serve_drop_caches true; else set --load-format=auto in gb10_vllm_extra_args",
         source="MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#205; InstantTensor 0.2.2",
         pattern=r"exceeds device memory budget|Device memory budget \(\d{1,15} B\) is too small"
         r"|No available backend was found among candidates|InstantTensor only supports",

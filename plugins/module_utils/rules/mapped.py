@@ -35,9 +35,11 @@ def chosen(given: Arguments, otherwise: bool = False) -> bool:
     return any(name.partition(".")[0] in names and given.argument(name) for name in given.values)
 
 
-def own_format(family: str) -> bool:
-    """Return whether repositories of a model_type can have Mistral's own files beside the others.
+def needed(given: Arguments, family: str, stages: int) -> bool:
+    """Return whether another loader would harm.
 
-    vLLM then reads the configuration from its own files, and other loaders read the other weights.
+    ``family``: the model_type. Repositories of Mistral's can have own files beside the others: vLLM then reads the
+    configuration from its own files, and other loaders read the other weights. A draft that only one of the ``stages``
+    has would wait for the others (vLLM 0.33.0, spec_decode/utils.py).
     """
-    return "tral" in family
+    return "tral" in family or (stages > 1 and bool(given.speculative()))

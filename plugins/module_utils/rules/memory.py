@@ -92,9 +92,7 @@ def _large_load(view: View) -> list[Found]:
 def _mapped(view: View) -> list[Found]:
     split, stages = view.situation.tensor_parallel_size, view.situation.pipeline_parallel_size
     size = view.model.weights_bytes
-    # Where the plan does not name another loader, this does not either.
-    other = mapped.own_format(view.model.type) or (stages > 1 and bool(view.speculative()))
-    own = not other and not mapped.chosen(view, otherwise=True)
+    own = not mapped.needed(view, view.model.type, stages) and not mapped.chosen(view, otherwise=True)
     found = (f"gb10_vllm_extra_args.{LOAD}", f"vLLM maps {(size or 0) / split / stages / 2**30:.0f} GiB on each node")
     return when(own and mapped.slow(size, split * stages, view.situation.transport), found)
 

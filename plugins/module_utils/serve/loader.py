@@ -4,10 +4,8 @@
 
 """Name the loader of large weights on a GB10.
 
-vLLM's own one maps the files into memory, which is slow there: an owner measured 521 s against 88 s for 80 GB without
-a mapping. With 90 GB for each of two Sparks, a rank did not end within 80 minutes. InstantTensor reads past the page
-cache, each rank a share, and sends it to the others. Sources: NVIDIA's forum, "Very slow mmap on DGX Spark"
-(2025-10); vllm-project/vllm#53906; vLLM 0.33.0, model_loader; InstantTensor 0.2.2.
+InstantTensor reads past the page cache, each rank a share, and sends it to the others; rules/mapped.py has the reason.
+Sources: vLLM 0.33.0, model_loader; InstantTensor 0.2.2.
 """
 
 from __future__ import annotations
@@ -27,8 +25,9 @@ _BACKENDS = "AIO,MMAP"
 
 
 def environment(inputs: Inputs) -> dict[str, str]:
-    """Return the variables that limit the memory of the loader, also if the user names it."""
-    if not _installed(inputs):
+    """Return the variables that limit the memory of the loader, also if the user names it for an image."""
+    by_user = any(INSTANTTENSOR in word for word in inputs.settings.vllm_extra_args)
+    if not _installed(inputs) and not (inputs.on_gb10 and by_user):
         return {}
     requests = max(_REQUESTS // len(inputs.nodes), _FEWEST)
     return {"INSTANTTENSOR_IO_DEPTH": str(requests), "INSTANTTENSOR_BACKEND": _BACKENDS}
@@ -42,19 +41,16 @@ def named(inputs: Inputs, given: Arguments, tensor: int, pipeline: int) -> Part:
     model = inputs.model
     if not _installed(inputs) or not mapped.slow(model.weights_bytes, tensor * pipeline, inputs.transport):
         return Part()
-    if mapped.chosen(given) or mapped.own_format(model.config.type) or not _whole(inputs, given, pipeline):
+    if mapped.chosen(given) or mapped.needed(given, model.config.type, pipeline) or not _draft(inputs, given):
         return Part()
     word = f"{mapped.LOAD}={INSTANTTENSOR}"
     return Part([word], [f"{word}: mapped files load several times slower on a GB10"])
 
 
-def _whole(inputs: Inputs, given: Arguments, pipeline: int) -> bool:
-    """Whether every rank loads all files, and a draft has safetensors, as far as they were read.
-
-    A draft that only one stage of the pipeline has would wait for the others (vLLM 0.33.0, spec_decode/utils.py).
-    """
-    named_draft, draft = given.member(drafts.OPTION, "model"), inputs.model.draft
-    return not (pipeline > 1 and given.speculative()) and (not named_draft or bool(draft and draft.weights_bytes))
+def _draft(inputs: Inputs, given: Arguments) -> bool:
+    """Whether there is no draft, or one with safetensors, as far as its files were read."""
+    draft = inputs.model.draft
+    return not given.member(drafts.OPTION, "model") or bool(draft and draft.weights_bytes)
 
 
 def _installed(inputs: Inputs) -> bool:

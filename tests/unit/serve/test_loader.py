@@ -72,6 +72,12 @@ def test_a_lock_without_the_package_a_recipe_and_other_devices_keep_their_loader
     assert loads(decided("gpt-oss-20b", count=2, thors=2)) == []
 
 
+def test_an_image_for_which_the_user_names_it_has_the_limits_too() -> None:
+    given = inputs("gpt-oss-120b", gb10_vllm_extra_args=["--load-format=instanttensor"])
+    assert serve_plan.decide(given).environment[DEPTH] == "16"
+    assert DEPTH not in serve_plan.decide(inputs("gpt-oss-120b")).environment
+
+
 @pytest.mark.parametrize(("gib", "named"), [(16.1, True), (16, False), (None, False)])
 def test_small_and_unread_weights_keep_vllms_loader(gib: float | None, named: bool) -> None:
     given = replace(inputs("gpt-oss-120b"), packages=("instanttensor",))
