@@ -400,13 +400,21 @@ class Site:
         if not found or any("error" in each for each in found):
             raise Failed(f"{found or output[-2000:]}")
 
-    def instanttensor(self) -> None:
-        """Serve that model on both ranks, loaded by InstantTensor."""
+    def load(self, loader: str, executor: str) -> None:
+        """Serve that model on both ranks by a loader. Its answer has to be that of the first loader."""
         environment = {"INSTANTTENSOR_IO_DEPTH": "16", "INSTANTTENSOR_BACKEND": "AIO,MMAP", "INSTANTTENSOR_DEBUG": "1"}
-        variables = self.with_default121(environment, "ray", "--load-format=instanttensor", gb10_model=LARGE)
-        self.play("site.yml", "-e", variables)
+        arguments = [f"--load-format={loader}"]
+        self.play("site.yml", "-e", self.with_default121(environment, executor, *arguments, gb10_model=LARGE))
         self.started()
-        sys.stdout.write(f"{self.head['parts']}\n")
+        sys.stdout.write(f"{loader}, {executor}: {self.head['parts']}\n")
+        answer = complete(self.url, [*range(100, 116)], 8, self.key())
+        first = self.folder / "large_answer.json"
+        if not first.exists():
+            first.write_text(json.dumps(answer), encoding="utf-8")
+        expected = json.loads(first.read_text(encoding="utf-8"))
+        self.step.evidence["answers"] = [expected, answer]
+        if abs(answer["logprobs"][0] - expected["logprobs"][0]) > 0.05:
+            raise Failed(f"the first loader answers {expected}, {loader} {answer}")
 
     def shown(self, playbook: str, *arguments: str) -> None:
         """Run a playbook. The end of its output becomes evidence."""
@@ -731,8 +739,8 @@ def readable(folder: Path) -> None:
 
 
 _OWN = (
-    "train pair large up site recipe text random recite restart loaders instanttensor rerun stopped samples pinned "
-    "reboot rollback golden down"
+    "train pair large up site recipe text random recite restart loaders rerun stopped samples pinned reboot rollback "
+    "golden down"
 )
 STEPS: Mapping[str, Callable[[Site], None]] = {
     **{name: getattr(Site, name) for name in _OWN.split()},
@@ -741,6 +749,9 @@ STEPS: Mapping[str, Callable[[Site], None]] = {
     "facts": lambda site: site.shown("playbooks/field_report.yml"),
     "starts-ray": lambda site: site.starts("ray"),
     "starts-mp": lambda site: site.starts("mp"),
+    "mapped": lambda site: site.load("auto", "ray"),
+    "instanttensor": lambda site: site.load("instanttensor", "ray"),
+    "instanttensor-mp": lambda site: site.load("instanttensor", "mp"),
     "mp": lambda site: site.other("gb10_distributed_executor_backend=mp"),
     **{name: partial(Site.other, variables=name) for name in ("flashinfer", "default121")},
 }
