@@ -38,6 +38,10 @@ clients_bin := .venv-clients/bin
 clients_installed := .venv-clients/.installed
 node_installed := .venv-clients/node/.installed
 cuda_installed := .venv/cuda/.installed
+cuda_arm64_installed := .venv/cuda-arm64/.installed
+# The tests of these scenarios compile NCCL.
+needs_nccl := nccl-source $(cuda_installed)
+needs_arm64 := $(needs_nccl) $(cuda_arm64_installed)
 
 .PHONY: help setup requirements downloads shellcheck promtool nft lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat mutants compat patch locks gateway clients nccl-source release-table collection docs release changelog-plugins variables molecule integration test test-all night demo demo-down bench bench-fabric bench-store bench-patch faults clean root
 
@@ -77,6 +81,11 @@ $(clients_installed): requirements-clients.txt requirements-clients-old.txt | $(
 $(cuda_installed): requirements-cuda.txt | $(installed)
 	$(bin)/pip install --quiet --disable-pip-version-check --require-hashes --upgrade --target $(@D) -r requirements-cuda.txt
 	ln -sfn lib $(@D)/nvidia/cu13/lib64
+	@touch $@
+
+# Headers and libraries only: the machine's nvcc reads them.
+$(cuda_arm64_installed): requirements-cuda.txt | $(installed)
+	$(bin)/pip install --quiet --disable-pip-version-check --require-hashes --upgrade --target $(@D) --only-binary=:all: --platform=manylinux_2_28_aarch64 --platform=manylinux2014_aarch64 -r requirements-cuda.txt
 	@touch $@
 
 # Ubuntu has no package with this browser; then its tests are skipped.
@@ -181,13 +190,13 @@ downloads: root setup ## Download the labs' root file system, wheels and models 
 	$(bin)/ansible-playbook tests/lab/playbooks/lab_up.yml -i inventories/lab -e lab_state=cached
 
 # Molecule needs Ansible's commands in PATH; an activated .venv works too.
-molecule: root setup $(if $(filter nccl,$(SCENARIO)),nccl-source $(cuda_installed)) ## Run a SCENARIO in a lab: create, check mode, converge, idempotence, integration tests, destroy
+molecule: root setup $(needs_$(SCENARIO)) ## Run a SCENARIO in a lab: create, check mode, converge, idempotence, integration tests, destroy
 	PATH="$(CURDIR)/$(bin):$$PATH" molecule test --scenario-name $(SCENARIO)
 
 integration: setup ## Run all integration tests on a running cluster (INVENTORY, by default the demo's lab)
 	$(bin)/pytest tests/integration/fabric tests/integration/model tests/integration/lifecycle --inventory=$(INVENTORY) --junit-xml=build/junit/integration.xml $(PYTEST_ARGS)
 
-test: root setup ## Run the tests that each change has to pass (aim: 20 minutes on 2 cores): linters, unit, the package, two vLLM releases, a pair
+test: root setup ## Run the tests that each change has to pass (aim: 12 minutes on 2 cores): linters, unit, the package, two vLLM releases, a pair
 	@$(bin)/python tests/run.py test $(PARTS)
 
 test-all: root setup ## Run every test (about four hours on 2 cores; PARTS=ring: only this part)

@@ -1,0 +1,143 @@
+"""NCCL for a GB10 on its own architecture: source, patch, plan and command are the role's, with one of NCCL's functions.
+
+A cross compiler of the machine builds it in minutes, where emulated compilers would take hours. No GPU runs it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from live_cluster import Cluster
+from nccl import source
+from repository import ROOT
+from testinfra.host import Host
+from waiting import wait_until
+
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import build, io_build
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_toolkit
+from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
+
+#: Where hosts find the folder of the builds.
+PLACE = "/opt/nccl"
+#: The machine's nvcc, and headers and libraries for aarch64. `make molecule` installs both.
+NVCC, AARCH64 = ROOT / ".venv/cuda/nvidia/cu13", ROOT / ".venv/cuda-arm64/nvidia/cu13"
+CXX = "aarch64-linux-gnu-g++"
+FENCE = {
+    "name": "arm-send-fence",
+    "text": (ROOT / "roles/nccl_sm121_build/files/arm-send-fence.patch").read_text(encoding="utf-8"),
+}
+EXCHANGE = Path(__file__).parent / "nccl/exchange.cc"
+VERSION = (
+    "import ctypes, sys; code = ctypes.c_int();"
+    " print(ctypes.CDLL(sys.argv[1]).ncclGetVersion(ctypes.byref(code)), code.value)"
+)
+
+
+@dataclass(frozen=True)
+class Built:
+    """The plan of a build, and its folder on the hosts."""
+
+    plan: build.BuildPlan
+    place: str
+
+
+def run(argv: list[str]) -> tuple[int, str, str]:
+    """Run a command. nvcc compiles for an Arm server ("sbsa"), whatever the machine is."""
+    environment = os.environ | {"NVCC_PREPEND_FLAGS": "--target-directory=sbsa-linux"}
+    done = subprocess.run(argv, env=environment, check=False, capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def toolkit(folder: Path) -> Path:
+    """Return a CUDA toolkit of the machine's programs, and of headers and libraries for aarch64."""
+    shutil.rmtree(folder, ignore_errors=True)
+    # nvcc finds its parts by its own path, so a link of it would lead back.
+    shutil.copytree(NVCC / "bin", folder / "bin")
+    (folder / "nvvm").symlink_to(NVCC / "nvvm")
+    target = folder / "targets/sbsa-linux"
+    target.mkdir(parents=True)
+    for place, libraries in ((folder, "lib64"), (target, "lib")):
+        (place / "include").symlink_to(AARCH64 / "include")
+        (place / libraries).symlink_to(AARCH64 / "lib")
+    return folder
+
+
+def compiled(argv: list[str]) -> None:
+    status, stdout, stderr = run(argv)
+    assert status == 0, f"{stdout[-2000:]}{stderr[-2000:]}"
+
+
+@pytest.fixture(scope="module")
+def built(cluster: Cluster) -> Built:
+    """Build NCCL as the role does, except for the compilers, and the program that exchanges bytes."""
+    bind = next(bind for bind in cluster.nodes["spark1"]["lab_binds"] if bind["dest"] == PLACE)
+    folder = Path(bind["src"])
+    archive = source.tarball()
+    tree = next((path.parent for path in folder.glob("source/*/makefiles")), None) or source.tree(folder / "source")
+    given = io_build.source(run, str(tree), f"sha256 {hashlib.sha256(archive.read_bytes()).hexdigest()}")
+    patched, applied, unfit = io_build.patched(run, given, [FENCE], check=False)
+    assert unfit == [] and [*applied] == [FENCE["name"]]
+    tools = io_toolkit.find(run, str(toolkit(folder / "cuda")))
+    builder = replace(io_build.builder(str(folder)), machine="aarch64")
+    plan = build.plan(patched, [ComputeCapability(12, 1)], tools, builder, "AllReduce Sum f32 RING SIMPLE", applied)
+    target = folder / plan.name
+    compiled([*plan.argv(patched, tools, str(target)), f"CXX={CXX}"])
+    includes = [
+        *(f"{patched.path}/src/{name}" for name in ("include", "include/plugin")),
+        *(f"{target}/{name}" for name in ("include", "obj/include")),
+        *(f"{tools.home}/include{name}" for name in ("", "/cccl")),
+    ]
+    compiled(
+        [
+            *(CXX, "-std=c++17", "-O2", "-DNCCL_OS_LINUX", *(f"-I{path}" for path in includes), str(EXCHANGE)),
+            *map(str, sorted(target.glob("obj/**/*.o"))),
+            *("-Wl,--wrap=cudaGetDevice,--wrap=cudaSetDevice", f"-L{tools.home}/lib64", "-lcudart_static"),
+            *("-lpthread", "-lrt", "-ldl", "-o", f"{target}/exchange"),
+        ]
+    )
+    return Built(plan, f"{PLACE}/{plan.name}")
+
+
+def test_the_library_has_code_for_a_gb10_and_the_release_of_its_source(cluster: Cluster, built: Built) -> None:
+    info = cluster.module("gb10.cluster.nccl_info", path=built.place, requires={"capabilities": ["12.1"]})
+    library = info["library"]
+    assert info["problems"] == []
+    assert (library["machine"], library["native"]) == ("aarch64", ["12.1"])
+    assert library["release"] == built.plan.stamp["release"]
+    assert {code["architecture"] for code in library["code"] if code["kind"] == "cubin"} == {"sm_121", "sm_100f"}
+
+
+def test_the_ranks_python_loads_it(nodes: dict[str, Host], built: Built) -> None:
+    major, minor, patch = map(int, str(built.plan.stamp["release"]).split("."))
+    for host in nodes.values():
+        python = "/opt/gb10/runtime/current/bin/python"
+        answer = host.check_output("%s -c %s %s", python, VERSION, f"{built.place}/lib/libnccl.so.2")
+        assert answer == f"0 {10_000 * major + 100 * minor + patch}"
+
+
+def test_two_processes_exchange_bytes_over_its_sockets(nodes: dict[str, Host], built: Built) -> None:
+    """A communicator needs a GPU, its transport does not. A stub answers for the device of each thread."""
+    receiver, sender = nodes.values()
+    # The service user's ports are open between the nodes.
+    program = (
+        "runuser --user=gb10 -- env NCCL_SOCKET_IFNAME=enp1s0f0np0 NCCL_SOCKET_NTHREADS=2 NCCL_NSOCKS_PERTHREAD=2 "
+        f"timeout 300 {built.place}/exchange"
+    )
+    size = "64 1000003"
+    receiver.check_output(
+        f"setsid sh -c '{program} receive {size} >/run/received 2>&1; echo $? >>/run/received' </dev/null >&/dev/null &"
+    )
+
+    def received() -> list[str]:
+        return str(receiver.check_output("cat /run/received")).splitlines()
+
+    (handle,) = wait_until(received, 120)
+    sent = sender.check_output(f"{program} send {size} {handle}")
+    wait_until(lambda: len(received()) > 2, 60)
+    assert received()[1:] == [sent, "0"]
