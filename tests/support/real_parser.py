@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from plans import SHAPES, argv, inputs
 from testinfra.host import Host
 
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe.apply import use
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe.parse import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import io_introspect
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import Option
+from ansible_collections.gb10.cluster.plugins.plugin_utils import recipe_yaml
 
 #: vLLM has removed this option, so a real parser refuses it.
 _REMOVED = {"removed": ["--swap-space=16"]}
@@ -49,6 +53,25 @@ def planned(stack: stacks.Stack) -> dict[str, list[str]]:
         for shape, (count, thors) in SHAPES.items():
             given = replace(inputs(model, stack.name, count, thors), packages=("instanttensor",))
             found[f"{model} on {shape}"] = argv(given, serve_plan.decide(given))
+    return found
+
+
+def recipes(clone: Path) -> dict[str, list[str]]:
+    """Return the command line of every recipe for Sparks and vLLM in a clone of NVIDIA/local-ai-inference-recipes."""
+    found = {}
+    for path in sorted(clone.glob("models/*/*/dgx-spark*/linux/vllm/**/recipe.yaml")):
+        name = str(path.parent.relative_to(clone / "models"))
+        data, problems = recipe_yaml.load(path.read_text(encoding="utf-8"), name)
+        recipe, refused = parse(data)
+        assert recipe and not problems and not refused, (name, problems, refused)
+        used, refused = use(recipe, (), data.get("topology", {}).get("node_count", 1), {})
+        assert not refused, (name, refused)
+        sizes = [
+            f"--{key.removeprefix('gb10_').replace('_', '-')}={value}"
+            for key, value in used.settings.items()
+            if key.endswith("_parallel_size") or (key == "gb10_max_model_len" and value)
+        ]
+        found[name] = [used.model, *sizes, *used.args]
     return found
 
 

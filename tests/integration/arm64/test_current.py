@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -15,15 +16,18 @@ from typing import Any
 import pytest
 from live_cluster import Cluster
 from locks import installed
-from real_parser import asked, assert_table, planned
+from real_parser import asked, assert_table, planned, recipes
 from repository import ROOT
 from testinfra.host import Host
 
+from ansible_collections.gb10.cluster.plugins.module_utils.kernels import plan as kernels
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import ORACLE, UTILS
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import io_introspect
 
 STACK = stacks.STACKS["current"]
+#: NVIDIA's recipes are proprietary, so the project has none.
+CATALOG = Path(os.environ["GB10_NVIDIA_RECIPES"]) if "GB10_NVIDIA_RECIPES" in os.environ else None
 DRIVER, PATCHED = "/usr/local/lib/gb10-lab/driver", "/opt/patched"
 VERSIONS = ["torch:__version__", "triton:__version__", "flashinfer:__version__", "ray:__version__"]
 COMPILED = ["vllm._C_stable_libtorch:__name__", "vllm._moe_C_stable_libtorch:__name__"]
@@ -48,6 +52,26 @@ print(json.dumps({{
     "many answers": client.post("/v1/chat/completions", json=chat | {{"n": 16384}}, headers=key).status_code,
     "no such route": client.get("/v1/nothing", headers=key).status_code,
 }}))
+"""
+#: The modules that FlashInfer compiles for a GB10 ahead of time, with one shape of attention. No compiler runs.
+KERNELS = """
+import json
+from flashinfer import aot
+from flashinfer.jit import env
+chosen = aot.get_default_config()
+chosen |= {"fa2_head_dim": [(128, 128)], "fa3_head_dim": [], "f16_dtype": chosen["f16_dtype"][:1]}
+shapes = "f16_dtype f8_dtype fa2_head_dim fa3_head_dim use_sliding_window use_logits_soft_cap".split()
+parts = "add_comm add_gemma add_oai_oss add_moe add_act add_misc add_xqa".split()
+specs = aot.gen_all_modules(
+    *(chosen[name] for name in shapes), aot.detect_sm_capabilities(), *(chosen[name] for name in parts)
+)
+specs = {spec.name: spec for spec in specs if hasattr(spec, "write_ninja")}
+specs["sampling"].write_ninja()
+print(json.dumps({
+    "stored": {name: str(spec.aot_path) for name, spec in specs.items()},
+    "built": {name: str(spec.jit_library_path) for name, spec in specs.items()},
+    "ninja": specs["sampling"].ninja_path.read_text(),
+}))
 """
 #: Patched functions, and what they return on a GB10.
 PATCHES = {
@@ -114,7 +138,8 @@ def answer(head: Host, site: str, patched: dict[str, Any]) -> dict[str, Any]:
     script = "/usr/local/bin/python-current"
     paths = f"LD_LIBRARY_PATH={DRIVER} PYTHONPATH={PATCHED}:{site}"
     head.check_output(f"printf '#!/bin/sh\n{paths} exec python3 \"$@\"\n' >{script}; chmod 755 {script}")
-    return asked(head, script, planned(STACK), [*VERSIONS, *COMPILED, *PATCHES])
+    lines = planned(STACK) | (recipes(CATALOG) if CATALOG else {})
+    return asked(head, script, lines, [*VERSIONS, *COMPILED, *PATCHES])
 
 
 def test_the_packages_of_a_rank_are_imported(answer: dict[str, Any]) -> None:
@@ -128,7 +153,13 @@ def test_the_parser_is_the_table(answer: dict[str, Any]) -> None:
 
 
 def test_the_parser_takes_what_is_planned_for_every_model(answer: dict[str, Any]) -> None:
-    assert answer["refused"] == {}
+    assert {name: answer["refused"].get(name) for name in planned(STACK)} == dict.fromkeys(planned(STACK))
+
+
+@pytest.mark.skipif(not CATALOG, reason="GB10_NVIDIA_RECIPES does not name a clone of NVIDIA's catalog")
+def test_the_parser_takes_nvidias_recipes(answer: dict[str, Any]) -> None:
+    assert CATALOG
+    assert {name: answer["refused"].get(name) for name in recipes(CATALOG)} == dict.fromkeys(recipes(CATALOG))
 
 
 # The answer's fixture writes the interpreter.
@@ -146,6 +177,20 @@ def test_the_guard_stands_before_the_application_of_vllm(head: Host) -> None:
 
 def test_patched_functions_of_vllm_know_a_gb10(answer: dict[str, Any]) -> None:
     assert {name: answer["values"][name] for name in PATCHES} == PATCHES
+
+
+@pytest.mark.usefixtures("answer")
+def test_flashinfer_keeps_and_finds_its_modules_where_the_role_does(head: Host, site: str) -> None:
+    base = "/run/flashinfer"
+    given = f"FLASHINFER_CUDA_ARCH_LIST=12.1 FLASHINFER_WORKSPACE_BASE={base}"
+    text = head.check_output(f"env {given} /usr/local/bin/python-current -c %s", KERNELS)
+    found = json.loads(text.splitlines()[-1])
+    assert len(found["built"]) > 20
+    for name, path in found["built"].items():
+        assert kernels.built([path.removeprefix(f"{base}/")]) == {name: path.removeprefix(f"{base}/")}
+        assert kernels.MODULE.fullmatch(name)
+        assert found["stored"][name] == f"{site}/flashinfer/{kernels.STORE}/{name}/{name}.so"
+    assert "-gencode=arch=compute_121a,code=sm_121a" in found["ninja"]
 
 
 def test_a_second_patch_changes_nothing_and_a_moved_place_is_found(
