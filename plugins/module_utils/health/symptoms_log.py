@@ -55,10 +55,12 @@ _MEMORY_ERRORS = (
             "utilization (0.87, 105.87 GiB). Decrease GPU memory utilization or reduce GPU memory used by other "
             "processes."
         ),
-        why="other programs, an earlier server or (before vLLM 0.20) the page cache have the unified memory",
-        fix="end other programs; keep vllm_serve_drop_caches true; reboot a node whose memory stays low; else "
-        "raise gb10_memory_reserve",
-        source=f"vllm-project/vllm#35356, #48140; {_MIXED}; vLLM 0.32, v1/worker/utils.py",
+        why="other programs, an earlier server, files in /dev/shm or (before vLLM 0.20) the page cache have the "
+        "unified memory; high values of vm.min_free_kbytes and vm.watermark_scale_factor take gigabytes too",
+        fix="end other programs; keep vllm_serve_drop_caches true; list /dev/shm; remove such values from "
+        "/etc/sysctl.d; reboot a node whose memory stays low; else raise gb10_memory_reserve",
+        source=f"vllm-project/vllm#35356, #48140; {_MIXED}; prism-hu/chat (2026-10: 9 GiB by two sysctls); vLLM 0.32, "
+        "v1/worker/utils.py",
         tested=SOURCE,
         pattern=r"Free memory on device .{0,80}less than (?:desired|the engine)",
         rules=("page-cache-counted", "memory-utilization-default"),
@@ -321,6 +323,23 @@ _NETWORK_ERRORS = (
         source=_MIXED,
         pattern=r"fe80:.{0,160}(?:unreachable|failed)|unreachable.{0,160}fe80:",
         rules=("socket-interface",),
+    ),
+    _network(
+        "address-foreign",
+        shows="zmq.error.ZMQError: Cannot assign requested address (addr='tcp://192.168.100.10:45001')",
+        why="the process listens on an address that this node does not have: VLLM_HOST_IP of an image or of another "
+        "node, or a changed address",
+        fix="remove VLLM_HOST_IP from gb10_extra_env, and run site.yml, which sets each node's own address",
+        source="maci0/dgx-spark-deepseek-v4-flash-0731, TROUBLESHOOTING.md (2026-08: in the image)",
+        pattern=r"Cannot assign requested address",
+    ),
+    _network(
+        "symmetric-memory",
+        shows="RuntimeError: Failed to send fd: No such file or directory",
+        why="PyTorch's symmetric memory passes file descriptors between processes of one host, not between nodes",
+        fix="remove fuse_gemm_comms and sp_min_token_num from --compilation-config",
+        source="Blackwellboy/model-serving-minefield, trap 117 (2026-08)",
+        pattern=r"Failed to send fd: ",
     ),
     _network(
         "interface-missing",
@@ -597,6 +616,16 @@ _KERNEL_ERRORS = (
         pattern=r"\(\) got an unexpected keyword argument '|requires the CUDA flash attention extensions",
     ),
     _kernels(
+        "positions-exceeded",
+        shows="/tmp/torchinductor_gb10/c3/x.py:30: Assertion `index out of bounds: 0 <= tmp16 < 40960` failed.",
+        why="a compiled kernel read behind a table; if its size is the model's max_position_embeddings, the context is "
+        "longer than the model's positions",
+        fix="set gb10_max_model_len to that number, and remove VLLM_ALLOW_LONG_MAX_MODEL_LEN; a longer context needs "
+        "--hf-overrides with rope_scaling",
+        source="timothystewart6/vllm-gb10#7",
+        pattern=r"index out of bounds: 0 <= \w{1,20} < \d",
+    ),
+    _kernels(
         "gpu-assert",
         shows="torch.AcceleratorError: CUDA error: device-side assert triggered",
         why="a kernel found a wrong index or value; the frames of the exception are those of a later call",
@@ -750,6 +779,31 @@ _DRIVER_ERRORS = (
         pattern=r"driver on your system is too old|driver version is insufficient for CUDA runtime"
         r"|unsatisfied condition: cuda|PTX was compiled with an unsupported toolchain",
         rules=("driver-old", "driver-differs"),
+    ),
+    _driver(
+        "cuda-unknown",
+        shows=(
+            "RuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing "
+            "env variable CUDA_VISIBLE_DEVICES after program start. Setting the available devices to be zero."
+        ),
+        why="the driver does not open the GPU: it failed earlier, was updated without a reboot, or device files are "
+        "missing",
+        fix="journalctl -k | grep NVRM shows the driver's error; reboot the node",
+        source="tonyd2wild/GLM-5.3-Flash-NVFP4-DFlash2-2x-DGX-Spark#6 (after errors of memory a day before); PyTorch "
+        "2.14, c10/cuda/CUDAFunctions.cpp",
+        pattern=r"CUDA unknown error",
+    ),
+    _driver(
+        "container-cdi",
+        shows=(
+            "docker: Error response from daemon: failed to create task for container: failed to create shim task: OCI "
+            "runtime create failed: runc create failed: error during container init: error running prestart hook #0: "
+            "exit status 1, stdout: , stderr: Using requested mode 'cdi'"
+        ),
+        why="NVIDIA's container runtime is set to the mode cdi, which refuses docker's --gpus",
+        fix="on the node: sudo nvidia-ctk config --in-place --set nvidia-container-runtime.mode=auto, restart docker",
+        source="eugr/spark-vllm-docker#129",
+        pattern=r"Using requested mode 'cdi'|NVIDIA Container Runtime Hook directly",
     ),
     _driver(
         "container-gpu",
@@ -965,9 +1019,11 @@ _MODEL_ERRORS = (
             "huggingface_hub.errors.LocalEntryNotFoundError: Cannot find an appropriate cached snapshot folder for "
             "the specified revision on the local disk"
         ),
-        why="the model is not on this node, and Hugging Face Hub cannot be reached or is switched off",
+        why="this node lacks the model, or refs/main in its cache; Hugging Face Hub cannot be reached or is switched "
+        "off",
         fix="keep model_store_enabled: true; set https_proxy or HF_ENDPOINT in gb10_download_env",
-        source="huggingface_hub (message); vllm-dgx-spark (downloads)",
+        source="huggingface_hub (message); vllm-dgx-spark (downloads); luisefigueroa/pulsar-gb10-vllm-stack (2026-08: "
+        "weights without refs/main)",
         tested=DOCUMENTED,
         pattern=r"LocalEntryNotFoundError|OfflineModeIsEnabled|connect to 'https://huggingface\.co'"
         r"|host='huggingface\.co'",
@@ -1152,6 +1208,14 @@ _ARGUMENT_ERRORS = (
         tested=SOURCE,
         pattern=r"nnodes > 1 can only be set",
         rules=("nnodes-ray",),
+    ),
+    _arguments(
+        "batch-invariant",
+        shows="RuntimeError: VLLM batch_invariant mode is not supported for GDN_ATTN",
+        why="VLLM_BATCH_INVARIANT supports few backends of attention, and none of a hybrid model",
+        fix="remove VLLM_BATCH_INVARIANT from gb10_extra_env, or choose a supported --attention-backend",
+        source="luisefigueroa/pulsar-gb10-vllm-stack (2026-08, Qwen3.6-27B)",
+        pattern=r"batch_invariant mode is not supported",
     ),
     _arguments(
         "expandable-segments",

@@ -18,8 +18,12 @@ from collections.abc import Iterator
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 
-#: Python's shared memory and semaphores, NCCL's and PyTorch's segments. Other files of the user are left alone.
-_SHARED = re.compile(r"psm_[0-9a-f]+|sem\.mp-\w+|nccl-\w+|torch_\w+")
+#: Python's shared memory and semaphores, NCCL's and PyTorch's segments, vLLM's offloaded caches and its store of media,
+#: of which a killed start leaves gigabytes. Other files of the user are left alone. Source: vLLM 0.33,
+#: shared_offload_region.py, ec_shared_region.py and envs.py.
+_SHARED = re.compile(
+    r"psm_[0-9a-f]+|sem\.mp-\w+|nccl-\w+|torch_\w+|vllm_(?:offload|ec)_[\w.-]+\.mmap|VLLM_OBJECT_STORAGE_SHM_BUFFER_\w+"
+)
 #: vLLM's IPC sockets. Source: vLLM 0.13 to 0.33, get_open_zmq_ipc_path.
 _SOCKET = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _MAPPED = re.compile(r"^[0-9a-f]+-[0-9a-f]+ \S+ \S+ ([0-9a-f]+:[0-9a-f]+) (\d+)", re.MULTILINE)

@@ -27,11 +27,17 @@ def names(folder: Path) -> set[str]:
 
 
 def test_unused_shared_memory_is_removed_and_the_rest_stays(folder: Path) -> None:
-    for name in (
+    left = {
         "psm_0a1b2c3d",
         "nccl-AbCdEf",
         "sem.mp-x1y2z3",
         "torch_12_34",
+        "vllm_offload_0f3c-engine.0.mmap",
+        "vllm_ec_0f3c.mmap",
+        "VLLM_OBJECT_STORAGE_SHM_BUFFER_0f3c",
+    }
+    for name in (
+        *left,
         "psm_ffffffff",
         "psm_eeeeeeee",
         "somebodys",
@@ -44,7 +50,7 @@ def test_unused_shared_memory_is_removed_and_the_rest_stays(folder: Path) -> Non
         file.close()
         removed = io_leftovers.remove(str(folder), str(folder))
         mapped.close()
-    assert {Path(path).name for path in removed} == {"psm_0a1b2c3d", "nccl-AbCdEf", "sem.mp-x1y2z3", "torch_12_34"}
+    assert {Path(path).name for path in removed} == left
     assert names(folder) == {"psm_ffffffff", "psm_eeeeeeee", "somebodys", "psm_other.txt", "psm_abcdef"}
 
 
