@@ -77,7 +77,8 @@ PARTS: Mapping[str, Part] = {
     "image": molecule("image"),
     "vm": molecule("vm", missing=no_x86_machine),
     "vllm_build": molecule("vllm_build"),
-    "arm64": molecule("arm64"),
+    # Both install nvcc and fetch the source.
+    "arm64": molecule("arm64", "nccl-source", "nccl"),
     "sanity": Part(["sanity"]),
     "unit": Part(["unit"]),
     "collection": Part(["collection"]),

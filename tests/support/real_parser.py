@@ -72,6 +72,7 @@ def recipes(clone: Path) -> dict[str, list[str]]:
             if key.endswith("_parallel_size") or (key == "gb10_max_model_len" and value)
         ]
         found[name] = [used.model, *sizes, *used.args]
+    assert found, f"no recipe in {clone}"
     return found
 
 

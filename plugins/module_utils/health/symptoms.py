@@ -27,6 +27,7 @@ _ENGINE = re.compile(r"LLM engine \(v(\d[\w.+]{0,40})\)")
 _SHOWN, _SHOWN_LATER = 500, 120
 #: The consequences that are shown after a cause.
 _LATER = [each for each in CONSEQUENCES if each.id in ("gloo-timeout", "nccl-timeout", "peer-closed", "rank-died")]
+_ASSERTIONS = [each for each in CAUSES if each.id == "positions-exceeded"]
 #: Restarts of a service that count as repeated, and the seconds within which the last one happened.
 _RESTARTS, _RECENT = 3, 600
 #: The state of a node, and its text, that is normal while the model rests. Ray's node goes on.
@@ -66,6 +67,9 @@ def _cause(log: Sequence[Line]) -> Diagnosis:
     following: list[tuple[Failure, Check[str]]] = []
     for failure in own:
         symptom, text = _first(CAUSES, failure)
+        if symptom and symptom.id == "gpu-assert":
+            # The kernel printed its assertion before the exception.
+            symptom = _said_before(log, failure, everyone=False, symptoms=_ASSERTIONS) or symptom
         consequence, _text = _first(CONSEQUENCES, failure)
         if not symptom:
             # Another process may have logged why a call failed. An unknown error has only its own messages.
@@ -90,7 +94,9 @@ def _first(symptoms: Sequence[Check[str]], failure: Failure) -> tuple[Check[str]
     return None, ""
 
 
-def _said_before(log: Sequence[Line], failure: Failure, everyone: bool) -> Check[str] | None:
+def _said_before(
+    log: Sequence[Line], failure: Failure, everyone: bool, symptoms: Sequence[Check[str]] = CAUSES
+) -> Check[str] | None:
     before = [
         line.text
         for line in log[: failure.index]
@@ -100,7 +106,7 @@ def _said_before(log: Sequence[Line], failure: Failure, everyone: bool) -> Check
         # A primary failure. Ray's text about a lost rank also lists possible reasons for its death.
         and not failures.is_failure(line.text)
     ]
-    return _of_texts(CAUSES, before)
+    return _of_texts(symptoms, before)
 
 
 def _of_texts(symptoms: Sequence[Check[str]], texts: Sequence[str]) -> Check[str] | None:

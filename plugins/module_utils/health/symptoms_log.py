@@ -58,7 +58,7 @@ _MEMORY_ERRORS = (
         why="other programs, an earlier server, files in /dev/shm or (before vLLM 0.20) the page cache have the "
         "unified memory; high values of vm.min_free_kbytes and vm.watermark_scale_factor take gigabytes too",
         fix="end other programs; keep vllm_serve_drop_caches true; list /dev/shm; remove such values from "
-        "/etc/sysctl.d; reboot a node whose memory stays low; else raise gb10_memory_reserve",
+        "/etc/sysctl.d, and reboot; reboot a node whose memory stays low; else raise gb10_memory_reserve",
         source=f"vllm-project/vllm#35356, #48140; {_MIXED}; prism-hu/chat (2026-10: 9 GiB by two sysctls); vLLM 0.32, "
         "v1/worker/utils.py",
         tested=SOURCE,
@@ -327,17 +327,19 @@ _NETWORK_ERRORS = (
     _network(
         "address-foreign",
         shows="zmq.error.ZMQError: Cannot assign requested address (addr='tcp://192.168.100.10:45001')",
-        why="the process listens on an address that this node does not have: VLLM_HOST_IP of an image or of another "
-        "node, or a changed address",
-        fix="remove VLLM_HOST_IP from gb10_extra_env, and run site.yml, which sets each node's own address",
+        why="this node does not have the address of the listener: VLLM_HOST_IP of an image or of another node, "
+        "gb10_api_host, or a changed address",
+        fix="remove VLLM_HOST_IP from gb10_extra_env, correct gb10_api_host, and run site.yml, which sets each node's "
+        "own address",
         source="maci0/dgx-spark-deepseek-v4-flash-0731, TROUBLESHOOTING.md (2026-08: in the image)",
-        pattern=r"Cannot assign requested address",
+        pattern=r"ZMQError: Cannot assign requested address|^OSError: \[Errno 99\] Cannot assign requested address",
     ),
     _network(
         "symmetric-memory",
         shows="RuntimeError: Failed to send fd: No such file or directory",
         why="PyTorch's symmetric memory passes file descriptors between processes of one host, not between nodes",
-        fix="remove fuse_gemm_comms and sp_min_token_num from --compilation-config",
+        fix="remove VLLM_ENABLE_GEMM_RS from gb10_extra_env; before vLLM 0.32 also fuse_gemm_comms and "
+        "sp_min_token_num from --compilation-config",
         source="Blackwellboy/model-serving-minefield, trap 117 (2026-08)",
         pattern=r"Failed to send fd: ",
     ),
@@ -620,10 +622,10 @@ _KERNEL_ERRORS = (
         shows="/tmp/torchinductor_gb10/c3/x.py:30: Assertion `index out of bounds: 0 <= tmp16 < 40960` failed.",
         why="a compiled kernel read behind a table; if its size is the model's max_position_embeddings, the context is "
         "longer than the model's positions",
-        fix="set gb10_max_model_len to that number, and remove VLLM_ALLOW_LONG_MAX_MODEL_LEN; a longer context needs "
-        "--hf-overrides with rope_scaling",
+        fix="if it is, set gb10_max_model_len to that number, and remove VLLM_ALLOW_LONG_MAX_MODEL_LEN; otherwise set "
+        "CUDA_LAUNCH_BLOCKING: '1' in gb10_extra_env for one start, which shows the call",
         source="timothystewart6/vllm-gb10#7",
-        pattern=r"index out of bounds: 0 <= \w{1,20} < \d",
+        pattern=r"index out of bounds: 0 <= .{1,60} < \d",
     ),
     _kernels(
         "gpu-assert",
@@ -803,7 +805,7 @@ _DRIVER_ERRORS = (
         why="NVIDIA's container runtime is set to the mode cdi, which refuses docker's --gpus",
         fix="on the node: sudo nvidia-ctk config --in-place --set nvidia-container-runtime.mode=auto, restart docker",
         source="eugr/spark-vllm-docker#129",
-        pattern=r"Using requested mode 'cdi'|NVIDIA Container Runtime Hook directly",
+        pattern=r"Using requested mode 'cdi'",
     ),
     _driver(
         "container-gpu",
@@ -1213,7 +1215,8 @@ _ARGUMENT_ERRORS = (
         "batch-invariant",
         shows="RuntimeError: VLLM batch_invariant mode is not supported for GDN_ATTN",
         why="VLLM_BATCH_INVARIANT supports few backends of attention, and none of a hybrid model",
-        fix="remove VLLM_BATCH_INVARIANT from gb10_extra_env, or choose a supported --attention-backend",
+        fix="remove VLLM_BATCH_INVARIANT from gb10_extra_env; for a model without linear attention, another "
+        "--attention-backend may support it",
         source="luisefigueroa/pulsar-gb10-vllm-stack (2026-08, Qwen3.6-27B)",
         pattern=r"batch_invariant mode is not supported",
     ),

@@ -59,6 +59,7 @@ def settings(plan: Plan, drop_caches: bool) -> dict[str, Any]:
         links.append({"interface": node.interface, "address": node.address, "mtu": 0})
     return {
         "node": node.name,
+        "user": plan.user,
         "seconds": plan.restart.gate_timeout,
         "drop_caches": drop_caches,
         "links": links,

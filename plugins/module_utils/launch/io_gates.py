@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import pwd
 import subprocess
 import sys
 import time
@@ -129,12 +130,13 @@ def _give(variables: Mapping[str, str], engine_file: str, arguments: Sequence[st
         os.execve(again[0], again, {**os.environ, **variables})
 
 
-def _clean() -> None:
-    """Remove the leftovers of killed ranks. They cost memory, but no start."""
+def _clean(user: str) -> None:
+    """Remove the leftovers of the user's killed ranks. They cost memory, but no start."""
     try:
-        if left := io_leftovers.remove():
+        # Root starts a container, whose ranks have this user too.
+        if left := io_leftovers.remove(pwd.getpwnam(user).pw_uid):
             say(f"gb10-gates removed files of killed ranks: {len(left)}, such as {left[0]}")
-    except OSError as error:
+    except (KeyError, OSError) as error:
         say(f"gb10-gates could not remove files of killed ranks: {error}")
 
 
@@ -170,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, KeyError) as error:
         closed = str(error)
     if not closed:
-        _clean()
+        _clean(given["user"])
         if options.unit == paths.RAY_UNIT.removesuffix(".service"):
             return io_ray_node.run(command, f"{options.unit}.service", next(listening, None))
         os.execvp(command[0], command)

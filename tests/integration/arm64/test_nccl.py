@@ -78,9 +78,14 @@ def built(cluster: Cluster) -> Built:
     """Build NCCL as the role does, except for the compilers, and the program that exchanges bytes."""
     bind = next(bind for bind in cluster.nodes["spark1"]["lab_binds"] if bind["dest"] == PLACE)
     folder = Path(bind["src"])
-    archive = source.tarball()
-    tree = next((path.parent for path in folder.glob("source/*/makefiles")), None) or source.tree(folder / "source")
-    given = io_build.source(run, str(tree), f"sha256 {hashlib.sha256(archive.read_bytes()).hexdigest()}")
+    try:
+        digest = hashlib.sha256(source.tarball().read_bytes()).hexdigest()
+    except source.NotFetchedError as error:
+        pytest.skip(f"no source of NCCL: {error}")
+    unpacked = folder / digest[:12]
+    # The patched copy is beside it, with a plus in its name.
+    kept = (path.parent for path in unpacked.glob("*/makefiles") if "+" not in path.parent.name)
+    given = io_build.source(run, str(next(kept, None) or source.tree(unpacked)), f"sha256 {digest}")
     patched, applied, unfit = io_build.patched(run, given, [FENCE], check=False)
     assert unfit == [] and [*applied] == [FENCE["name"]]
     tools = io_toolkit.find(run, str(toolkit(folder / "cuda")))
@@ -131,7 +136,7 @@ def test_two_processes_exchange_bytes_over_its_sockets(nodes: dict[str, Host], b
     )
     size = "64 1000003"
     receiver.check_output(
-        f"setsid sh -c '{program} receive {size} >/run/received 2>&1; echo $? >>/run/received' </dev/null >&/dev/null &"
+        f": >/run/received; setsid sh -c '{program} receive {size} >/run/received 2>&1; echo $? >>/run/received' </dev/null >&/dev/null &"
     )
 
     def received() -> list[str]:

@@ -133,6 +133,27 @@ def test_ray_and_pydantic_wrap_errors() -> None:
     )
 
 
+def test_the_assertion_of_a_kernel_tells_what_the_exception_does_not() -> None:
+    assertion = "/tmp/x.py:30: Assertion `index out of bounds: 0 <= tl.broadcast_to(tmp10, [XBLOCK]) < 65536` failed."
+    exception = f"{ERROR}torch.AcceleratorError: CUDA error: device-side assert triggered"
+    assert found([assertion, exception]) == "positions-exceeded"
+    assert found([exception]) == found([exception, assertion]) == "gpu-assert"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "ConnectionError: HTTPSConnectionPool(host='huggingface.co'): [Errno 99] Cannot assign requested address",
+            "hub-unreachable",
+        ),
+        ("OSError: [Errno 99] Cannot assign requested address", "address-foreign"),
+    ],
+)
+def test_an_address_is_foreign_only_to_a_listener(line: str, expected: str) -> None:
+    assert found([f"{ERROR}{line}"]) == expected
+
+
 def test_the_line_of_a_traceback_tells_mxfp4_from_another_index() -> None:
     source = [
         '  File "/v/vllm/model_executor/layers/fused_moe/layer.py", line 1114, in weight_loader',

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import pwd
 import socket
 import subprocess
 import sys
@@ -204,6 +205,7 @@ Installed = Callable[..., subprocess.CompletedProcess[str]]
 #: The settings of a node whose gates are open.
 OPENED = {
     "node": "spark1",
+    "user": pwd.getpwuid(os.geteuid()).pw_name,
     "seconds": 0,
     "drop_caches": False,
     "links": [],
@@ -219,7 +221,7 @@ class Program:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.settings, self.capsys, self.started = folder / "gates.json", capsys, list[Any]()
-        monkeypatch.setattr(io_gates, "_clean", lambda: None)
+        monkeypatch.setattr(io_gates, "_clean", lambda _user: None)
         monkeypatch.setattr(io_gates.io_ray_node, "run", self._start)
         monkeypatch.setattr(io_gates.os, "execvp", self._start)
 
@@ -474,13 +476,15 @@ def test_an_answer_of_a_peer(
 
 
 def test_leftovers_cost_no_start(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def fail() -> list[str]:
+    def fail(_user: int) -> list[str]:
         raise PermissionError("no")
 
-    for remove in (list, lambda: ["/a", "/b"], fail):
+    owner = pwd.getpwuid(os.geteuid())
+    for remove in (lambda _user: [], lambda user: ["/a", "/b"] if user == owner.pw_uid else [], fail):
         monkeypatch.setattr(io_gates.io_leftovers, "remove", remove)
-        io_gates._clean()
+        io_gates._clean(owner.pw_name)
+    io_gates._clean("no-such-user")
     assert capsys.readouterr().out == (
         "gb10-gates removed files of killed ranks: 2, such as /a\ngb10-gates could not remove files of killed "
-        "ranks: no\n"
+        "ranks: no\ngb10-gates could not remove files of killed ranks: \"getpwnam(): name not found: 'no-such-user'\"\n"
     )

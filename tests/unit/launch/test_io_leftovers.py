@@ -32,9 +32,10 @@ def test_unused_shared_memory_is_removed_and_the_rest_stays(folder: Path) -> Non
         "nccl-AbCdEf",
         "sem.mp-x1y2z3",
         "torch_12_34",
-        "vllm_offload_0f3c-engine.0.mmap",
-        "vllm_ec_0f3c.mmap",
-        "VLLM_OBJECT_STORAGE_SHM_BUFFER_0f3c",
+        "vllm_offload_0f3c-11ee.mmap",
+        "vllm_offload_0f3c-11ee.mmap.1",
+        "vllm_ec_0f3c-11ee.mmap",
+        "vllm_mm_q83vASNFZ4mrze8BI0VniQ",
     }
     for name in (
         *left,
@@ -48,16 +49,15 @@ def test_unused_shared_memory_is_removed_and_the_rest_stays(folder: Path) -> Non
     with (folder / "psm_eeeeeeee").open("rb"), (folder / "psm_ffffffff").open("r+b") as file:
         mapped = mmap.mmap(file.fileno(), 0)
         file.close()
-        removed = io_leftovers.remove(str(folder), str(folder))
+        removed = io_leftovers.remove(os.geteuid(), str(folder), str(folder))
         mapped.close()
     assert {Path(path).name for path in removed} == left
     assert names(folder) == {"psm_ffffffff", "psm_eeeeeeee", "somebodys", "psm_other.txt", "psm_abcdef"}
 
 
-def test_files_of_another_user_stay(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_another_user_stay(folder: Path) -> None:
     (folder / "psm_0a1b2c3d").write_bytes(b"x")
-    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    assert io_leftovers.remove(str(folder), str(folder)) == []
+    assert io_leftovers.remove(os.geteuid() + 1, str(folder), str(folder)) == []
 
 
 def test_sockets_without_a_listener_are_removed(folder: Path) -> None:
@@ -67,7 +67,7 @@ def test_sockets_without_a_listener_are_removed(folder: Path) -> None:
         ended.close()
         listening.bind(str(alive))
         other.write_text("no socket")
-        assert io_leftovers.remove(str(folder), str(folder)) == [str(dead)]
+        assert io_leftovers.remove(os.geteuid(), str(folder), str(folder)) == [str(dead)]
     assert names(folder) == {alive.name, other.name}
 
 
