@@ -168,11 +168,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not options.loaded:
             _give(_variables(options.environment), options.engine_file, given_arguments)
         listening = ((peer["address"], peer["port"]) for peer in given["peers"][options.unit] if peer["listens"])
+        # A run that replaces this program has not written the settings yet.
+        user = given.get("user", "")
         closed = wait(given, options.unit)
     except (ValueError, OSError, KeyError) as error:
         closed = str(error)
     if not closed:
-        _clean(given["user"])
+        _clean(user)
         if options.unit == paths.RAY_UNIT.removesuffix(".service"):
             return io_ray_node.run(command, f"{options.unit}.service", next(listening, None))
         os.execvp(command[0], command)

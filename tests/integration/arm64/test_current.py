@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import arm64_cuda
 import pytest
 from live_cluster import Cluster
 from locks import installed
@@ -53,11 +54,10 @@ print(json.dumps({{
     "no such route": client.get("/v1/nothing", headers=key).status_code,
 }}))
 """
-#: The modules that FlashInfer compiles for a GB10 ahead of time, with one shape of attention. No compiler runs.
+#: The modules that FlashInfer compiles for a GB10 ahead of time, with one shape of attention. None is compiled.
 KERNELS = """
 import json
 from flashinfer import aot
-from flashinfer.jit import env
 chosen = aot.get_default_config()
 chosen |= {"fa2_head_dim": [(128, 128)], "fa3_head_dim": [], "f16_dtype": chosen["f16_dtype"][:1]}
 shapes = "f16_dtype f8_dtype fa2_head_dim fa3_head_dim use_sliding_window use_logits_soft_cap".split()
@@ -180,9 +180,10 @@ def test_patched_functions_of_vllm_know_a_gb10(answer: dict[str, Any]) -> None:
 
 
 @pytest.mark.usefixtures("answer")
-def test_flashinfer_keeps_and_finds_its_modules_where_the_role_does(head: Host, site: str) -> None:
-    base = "/run/flashinfer"
-    given = f"FLASHINFER_CUDA_ARCH_LIST=12.1 FLASHINFER_WORKSPACE_BASE={base}"
+def test_flashinfer_keeps_and_finds_its_modules_where_the_role_does(cluster: Cluster, head: Host, site: str) -> None:
+    base, cuda = "/run/flashinfer", f"{arm64_cuda.PLACE}/{arm64_cuda.TOOLKIT}"
+    arm64_cuda.toolkit(arm64_cuda.folder(cluster))
+    given = f"FLASHINFER_CUDA_ARCH_LIST=12.1 FLASHINFER_WORKSPACE_BASE={base} CUDA_HOME={cuda} PATH={cuda}/bin:/usr/bin:/bin"
     text = head.check_output(f"env {given} /usr/local/bin/python-current -c %s", KERNELS)
     found = json.loads(text.splitlines()[-1])
     assert len(found["built"]) > 20

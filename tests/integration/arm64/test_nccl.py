@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import arm64_cuda
 import pytest
 from live_cluster import Cluster
 from nccl import source
@@ -23,10 +23,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.nccl import build, io
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 
-#: Where hosts find the folder of the builds.
-PLACE = "/opt/nccl"
-#: The machine's nvcc, and headers and libraries for aarch64. `make molecule` installs both.
-NVCC, AARCH64 = ROOT / ".venv/cuda/nvidia/cu13", ROOT / ".venv/cuda-arm64/nvidia/cu13"
 CXX = "aarch64-linux-gnu-g++"
 FENCE = {
     "name": "arm-send-fence",
@@ -54,20 +50,6 @@ def run(argv: list[str]) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def toolkit(folder: Path) -> Path:
-    """Return a CUDA toolkit of the machine's programs, and of headers and libraries for aarch64."""
-    shutil.rmtree(folder, ignore_errors=True)
-    # nvcc finds its parts by its own path, so a link of it would lead back.
-    shutil.copytree(NVCC / "bin", folder / "bin")
-    (folder / "nvvm").symlink_to(NVCC / "nvvm")
-    target = folder / "targets/sbsa-linux"
-    target.mkdir(parents=True)
-    for place, libraries in ((folder, "lib64"), (target, "lib")):
-        (place / "include").symlink_to(AARCH64 / "include")
-        (place / libraries).symlink_to(AARCH64 / "lib")
-    return folder
-
-
 def compiled(argv: list[str]) -> None:
     status, stdout, stderr = run(argv)
     assert status == 0, f"{stdout[-2000:]}{stderr[-2000:]}"
@@ -76,8 +58,7 @@ def compiled(argv: list[str]) -> None:
 @pytest.fixture(scope="module")
 def built(cluster: Cluster) -> Built:
     """Build NCCL as the role does, except for the compilers, and the program that exchanges bytes."""
-    bind = next(bind for bind in cluster.nodes["spark1"]["lab_binds"] if bind["dest"] == PLACE)
-    folder = Path(bind["src"])
+    folder = arm64_cuda.folder(cluster)
     try:
         digest = hashlib.sha256(source.tarball().read_bytes()).hexdigest()
     except source.NotFetchedError as error:
@@ -88,7 +69,7 @@ def built(cluster: Cluster) -> Built:
     given = io_build.source(run, str(next(kept, None) or source.tree(unpacked)), f"sha256 {digest}")
     patched, applied, unfit = io_build.patched(run, given, [FENCE], check=False)
     assert unfit == [] and [*applied] == [FENCE["name"]]
-    tools = io_toolkit.find(run, str(toolkit(folder / "cuda")))
+    tools = io_toolkit.find(run, str(arm64_cuda.toolkit(folder)))
     builder = replace(io_build.builder(str(folder)), machine="aarch64")
     plan = build.plan(patched, [ComputeCapability(12, 1)], tools, builder, "AllReduce Sum f32 RING SIMPLE", applied)
     target = folder / plan.name
@@ -106,7 +87,7 @@ def built(cluster: Cluster) -> Built:
             *("-lpthread", "-lrt", "-ldl", "-o", f"{target}/exchange"),
         ]
     )
-    return Built(plan, f"{PLACE}/{plan.name}")
+    return Built(plan, f"{arm64_cuda.PLACE}/{plan.name}")
 
 
 def test_the_library_has_code_for_a_gb10_and_the_release_of_its_source(cluster: Cluster, built: Built) -> None:
