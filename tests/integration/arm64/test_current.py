@@ -113,8 +113,8 @@ def patched(cluster: Cluster, head: Host, site: str) -> dict[str, Any]:
     return patch(cluster)
 
 
-def patch(cluster: Cluster, state: str = "present") -> dict[str, Any]:
-    given = {"package_dir": f"{PATCHED}/vllm", "capability": "12.1", "mechanism": "source", "state": state}
+def patch(cluster: Cluster, state: str = "present", mechanism: str = "source") -> dict[str, Any]:
+    given = {"package_dir": f"{PATCHED}/vllm", "capability": "12.1", "mechanism": mechanism, "state": state}
     return cluster.module("gb10.cluster.vllm_patch", **given)
 
 
@@ -158,8 +158,10 @@ def test_the_parser_takes_what_is_planned_for_every_model(answer: dict[str, Any]
 
 @pytest.mark.skipif(not CATALOG, reason="GB10_NVIDIA_RECIPES does not name a clone of NVIDIA's catalog")
 def test_the_parser_takes_nvidias_recipes(answer: dict[str, Any]) -> None:
+    """Recipes for the image of the fork B12X may have its options."""
     assert CATALOG
-    assert {name: answer["refused"].get(name) for name in recipes(CATALOG)} == dict.fromkeys(recipes(CATALOG))
+    refused = {name: answer["refused"][name] for name in recipes(CATALOG) if name in answer["refused"]}
+    assert {name: text for name, text in refused.items() if "arguments: --gdn-decode-kernel b12x" not in text} == {}
 
 
 # The answer's fixture writes the interpreter.
@@ -208,3 +210,5 @@ def test_a_second_patch_changes_nothing_and_a_moved_place_is_found(
         head.check_output(f"mv {path}.shipped {path}")
     (entry,) = (entry for entry in found["patches"] if entry["name"] == "fp8_moe_oracle")
     assert (entry["status"], "select_fp8_moe_backend" in entry["reason"]) == ("unsupported", True), entry
+    chosen = {entry["name"]: entry["status"] for entry in patch(cluster, mechanism="auto")["patches"]}
+    assert (chosen["w8a8"], chosen["fp8_moe_oracle"]) == ("not_needed", "use_flag")

@@ -95,7 +95,7 @@ def test_the_library_has_code_for_a_gb10_and_the_release_of_its_source(cluster: 
     library = info["library"]
     assert info["problems"] == []
     assert (library["machine"], library["native"]) == ("aarch64", ["12.1"])
-    assert library["release"] == built.plan.stamp["release"]
+    assert library["version"] == built.plan.stamp["release"]
     assert {code["architecture"] for code in library["code"] if code["kind"] == "cubin"} == {"sm_121", "sm_100f"}
 
 
@@ -117,7 +117,7 @@ def test_two_processes_exchange_bytes_over_its_sockets(nodes: dict[str, Host], b
     )
     size = "64 1000003"
     receiver.check_output(
-        f": >/run/received; setsid sh -c '{program} receive {size} >/run/received 2>&1; echo $? >>/run/received' </dev/null >&/dev/null &"
+        f": >/run/received; setsid sh -c '{program} receive {size} >/run/received 2>&1; echo $? >>/run/received' </dev/null >/dev/null 2>&1 &"
     )
 
     def received() -> list[str]:
