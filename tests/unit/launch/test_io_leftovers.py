@@ -60,6 +60,15 @@ def test_files_of_another_user_stay(folder: Path) -> None:
     assert io_leftovers.remove(os.geteuid() + 1, str(folder), str(folder)) == []
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
+def test_root_removes_those_of_the_user_whose_container_it_starts(folder: Path) -> None:
+    for name in ("psm_0a1b2c3d", "vllm_offload_0f3c.mmap"):
+        (folder / name).write_bytes(b"x")
+    os.chown(folder / "psm_0a1b2c3d", 65534, 65534)
+    assert io_leftovers.remove(65534, str(folder), str(folder)) == [str(folder / "psm_0a1b2c3d")]
+    assert names(folder) == {"vllm_offload_0f3c.mmap"}
+
+
 def test_sockets_without_a_listener_are_removed(folder: Path) -> None:
     dead, alive, other = (folder / str(uuid.uuid4()) for _number in range(3))
     with socket.socket(socket.AF_UNIX) as ended, socket.socket(socket.AF_UNIX) as listening:
