@@ -83,7 +83,7 @@ $(cuda_installed): requirements-cuda.txt | $(installed)
 	ln -sfn lib $(@D)/nvidia/cu13/lib64
 	@touch $@
 
-# Headers and libraries only: the machine's nvcc reads them.
+# For its headers and libraries, which the machine's nvcc reads.
 $(cuda_arm64_installed): requirements-cuda.txt | $(installed)
 	$(bin)/pip install --quiet --disable-pip-version-check --require-hashes --upgrade --target $(@D) --only-binary=:all: --platform=manylinux_2_28_aarch64 --platform=manylinux2014_aarch64 -r requirements-cuda.txt
 	@touch $@

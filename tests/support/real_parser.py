@@ -21,6 +21,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import i
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import Option
 from ansible_collections.gb10.cluster.plugins.plugin_utils import recipe_yaml
 
+#: The beginning of the names of NVIDIA's recipes.
+NVIDIA = "nvidia:"
 #: vLLM has removed this option, so a real parser refuses it.
 _REMOVED = {"removed": ["--swap-space=16"]}
 #: Also builds the arguments of the engine, which has own rules. No engine starts.
@@ -57,10 +59,13 @@ def planned(stack: stacks.Stack) -> dict[str, list[str]]:
 
 
 def recipes(clone: Path) -> dict[str, list[str]]:
-    """Return the command line of every recipe for Sparks and vLLM in a clone of NVIDIA/local-ai-inference-recipes."""
+    """Return the command line of every recipe for Sparks and vLLM in a clone of NVIDIA/local-ai-inference-recipes.
+
+    Each name begins with NVIDIA.
+    """
     found = {}
     for path in sorted(clone.glob("models/*/*/dgx-spark*/linux/vllm/**/recipe.yaml")):
-        name = str(path.parent.relative_to(clone / "models"))
+        name = f"{NVIDIA}{path.parent.relative_to(clone / 'models')}"
         data, problems = recipe_yaml.load(path.read_text(encoding="utf-8"), name)
         recipe, refused = parse(data)
         assert recipe and not problems and not refused, (name, problems, refused)

@@ -27,6 +27,7 @@ _ENGINE = re.compile(r"LLM engine \(v(\d[\w.+]{0,40})\)")
 _SHOWN, _SHOWN_LATER = 500, 120
 #: The consequences that are shown after a cause.
 _LATER = [each for each in CONSEQUENCES if each.id in ("gloo-timeout", "nccl-timeout", "peer-closed", "rank-died")]
+#: What a kernel prints before an exception that names no reason.
 _ASSERTIONS = [each for each in CAUSES if each.id == "positions-exceeded"]
 #: Restarts of a service that count as repeated, and the seconds within which the last one happened.
 _RESTARTS, _RECENT = 3, 600

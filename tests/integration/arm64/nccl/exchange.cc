@@ -26,7 +26,7 @@ static void check(ncclResult_t result, const char* call) {
 
 #define CHECK(call) check(call, #call)
 
-// NCCL transfers the messages of one request in any order, so each one is complete before its successor.
+// The next message takes the same buffer, so each one is complete before its successor.
 static void complete(void* request, int bytes) {
   int done = 0, size = 0;
   while (!done) CHECK(ncclNetSocket.test(request, &done, &size));
