@@ -30,7 +30,7 @@ ROLES = (
         "model_store",
         "nccl_sm121_build",
     ),
-    *("vllm_patch", "ray_cluster", "vllm_serve", "vllm_watchdog", "monitoring", "gateway", "golden"),
+    *("vllm_patch", "ray_cluster", "vllm_serve", "vllm_watchdog", "vllm_fallback", "monitoring", "gateway", "golden"),
 )
 #: Variables that playbooks, other roles or hosts.yml set.
 NOT_FOR_INVENTORIES = frozenset(

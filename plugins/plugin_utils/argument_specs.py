@@ -30,6 +30,7 @@ CLUSTER = (
     "ray_cluster",
     "vllm_serve",
     "vllm_watchdog",
+    "vllm_fallback",
     "monitoring",
     "golden",
     "benchmark_model",

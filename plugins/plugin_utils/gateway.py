@@ -14,14 +14,28 @@ from typing import Any
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway import plan, schema
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import plan, proof, schema
+from ansible_collections.gb10.cluster.plugins.module_utils.golden import record
+from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import Bounds
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs, certificate, sources
+from ansible_collections.gb10.cluster.plugins.plugin_utils.controller import Files
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import typed_plan
 
 _OPTIONS = argument_specs.read("gateway")["main"]["options"]
 #: The registered results of slurp, each with a head as value of its item.
 _KEYS, _CAS = "__gateway_cluster_keys", "__gateway_cluster_cas"
+#: Bound -> the variable of the role golden.
+_BOUNDS = {
+    "tie": "golden_tie_bound",
+    "distance": "golden_distance_bound",
+    "perplexity_change": "golden_perplexity_change",
+    "perplexity": "golden_perplexity_limit",
+    "strict": "golden_strict",
+}
+#: The registered result of slurp for the fallback on the gateway's host.
+_FALLBACK_KEY = "__gateway_fallback_key"
 
 
 def setting(step: Decision, variables: Mapping[str, Any], name: str) -> Any:
@@ -71,12 +85,41 @@ def models(step: Decision, variables: Mapping[str, Any]) -> list[schema.Model]:
     plans = {head: typed_plan(step._templar.template(fact)) for head, fact in facts.items()}
     cas = {result["item"]["value"]: content for result, content in _contents(step, variables, _CAS)}
     own = plan.models_of(setting(step, variables, "models"))
-    return [*plan.of_clusters(heads, plans, cas, str(variables["inventory_hostname"])), *own]
+    replaced = {
+        head: plans[head] for head in heads.values() if plans[head].served_model_name in _replaced(step, variables)
+    }
+    proofs = {head: _proof(step, head, planned, variables) for head, planned in replaced.items()}
+    return [*plan.of_clusters(heads, plans, cas, str(variables["inventory_hostname"]), proofs), *own]
+
+
+def _replaced(step: Decision, variables: Mapping[str, Any]) -> list[str]:
+    """Return the models that have fallbacks."""
+    return [name for name, others in setting(step, variables, "fallbacks").items() if others]
+
+
+def _proof(step: Decision, head: str, planned: Plan, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the proof of a model from its golden record, {} without one. Raises ProblemsError."""
+    inputs = step.of_nodes(variables, [head], "gb10_inputs", {})[head]
+    settings = inputs["settings"]
+    if not boolean(settings["golden_enabled"], strict=False) or planned.kind != schema.KINDS[0]:
+        return {}
+    server = record.served(planned.facts())
+    path = record.file(server, inputs["golden_directory"])
+    content = Files(step._loader, step._templar, variables).text(path)
+    if content is None:
+        return {}
+    bounds = Bounds(**{name: settings[variable] for name, variable in _BOUNDS.items()})
+    return proof.of_record(record.read(content, path, server.identity), bounds)
 
 
 def keys(step: Decision, variables: Mapping[str, Any]) -> dict[str, str]:
     """Return the API key of each cluster. No result may have one."""
     found = {result["item"]["key"]: content.strip() for result, content in _contents(step, variables, _KEYS)}
+    small = step.variable(variables, _FALLBACK_KEY, {})
+    if "content" in small:
+        mine = step.plan(variables).head.name
+        cluster = next(name for name, head in setting(step, variables, "clusters").items() if head == mine)
+        found[plan.of_fallback(cluster)] = base64.b64decode(small["content"]).decode().strip()
     return {**setting(step, variables, "model_keys"), **found}
 
 

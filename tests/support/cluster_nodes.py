@@ -129,6 +129,7 @@ def spark(number: int, group: str, **settings: Any) -> Node:
         "nccl_patches": [{"name": "arm-send-fence", "path": "arm-send-fence.patch", "sha256": "a" * 64}],
         "queried": {},
         "refused": [],
+        "gateway": False,
         "key_problem": "",
         "tls": {},
         "secrets": {"names": [], "problems": []},

@@ -74,6 +74,8 @@ def _check(index: int, node: Node, settings: Settings, fabric: FabricPlan, model
     if node.facts:
         problems += _check_node(path, node, node.facts, settings, model)
         ports = listeners(settings, node.head, len(fabric.members))
+        if settings.fallback_model and node.gateway:
+            ports["gb10_fallback_port"] = settings.fallback_port
         metrics = {"monitoring_port": node.metrics_port} if node.metrics_port else {}
         problems += _check_listeners(path, node, node.facts, ports | metrics)
         problems += _check_devices(path, node, node.facts.network, settings, fabric.members[index], fabric.topology)
@@ -159,7 +161,7 @@ def _check_model(path: str, node: Node, files: ModelFiles, model: Chosen) -> lis
 
 def _check_listeners(path: str, node: Node, facts: Facts, ports: Mapping[str, int]) -> list[Problem]:
     """Find ports of the cluster that another program uses."""
-    problems, own = [], (*paths.UNITS, paths.EXPORTER_UNIT)
+    problems, own = [], (*paths.UNITS, paths.EXPORTER_UNIT, paths.FALLBACK_UNIT)
     for variable, port in ports.items():
         # systemd itself listens for a resting model.
         mine = (*own, "init.scope") if variable == _WAKE else own

@@ -69,6 +69,7 @@ def parse(
          "build": {"enabled": ..., ...},         # the role vllm_build's variables and files; see vllm_build/choice.py
          "nccl_patches": [{"name": str, "path": str, "sha256": str}],   # see nccl/patches.py
          "queried": {"options": [...], "variables": [str]} | {},   # from the head's vLLM, if it is newer than the table
+         "gateway": bool,                       # whether it is in the group gateway
          "key_problem": str,                    # the error in the API key, or ""; the key itself is never here
          "tls": {"problems": [...], "warnings": [str], "digest": str, "until": str} | {},
                                                 # api_tls.facts of the head's certificate, {} without TLS
@@ -178,6 +179,7 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
         metrics_port=settings["monitoring_port"] if _boolean(settings["monitoring_enabled"]) else 0,
         store_enabled=_boolean(settings["model_store_enabled"]),
         store_source=settings["model_store_source"],
+        gateway=given["gateway"],
         unreachable=given["unreachable"],
         unrecorded=given["unrecorded"],
         typical=given["typical"],

@@ -18,7 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.api import access as 
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import WARNING
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import additions as cluster_additions
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import checks as cluster_checks
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import foreseen, node_checks, packages
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import fallback, foreseen, node_checks, packages
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import model as cluster_model
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.additions import Additions
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.model import Chosen
@@ -42,6 +42,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import (
     ApiTls,
     Environment,
     Expected,
+    Fallback,
     Head,
     Installed,
     Measured,
@@ -86,6 +87,9 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
             )
         ]
     inputs = cluster_model.with_image(inputs)
+    small, small_problems = _fallback(inputs, known_variables)
+    if inputs.head.settings.fallback_model:
+        inputs = fallback.without(inputs)
     settings = inputs.head.settings
     input_problems = cluster_checks.check(inputs, known_variables)
     runtime = runtime_of(inputs)
@@ -110,6 +114,7 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
         *fabric.link_problems,
         *model_problems,
     ]
+    problems += [problem for problem in small_problems if problem not in problems]
     if not model or any(problem.path in _RELEASE for problem in problems):
         return None, problems
     if any(problem.path in _SIZES for problem in problems):
@@ -121,14 +126,14 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
     transport = _transport(ranks)
     nccl, library = _nccl(inputs, fabric, stack, transport)
     release = vllm_release_checks.of_runtime(stack.vllm, runtime.options, runtime.variables, runtime.unread)
-    planned = fabric.topology if fabric.nodes else ""
+    shape = fabric.topology if fabric.nodes else ""
     serving = serve_schema.Inputs(
         model,
         stack,
         release,
         settings,
         ranks,
-        planned,
+        shape,
         transport,
         library,
         inputs.head.smoke_tokens,
@@ -138,7 +143,18 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
     decision = serve_plan.decide(serving)
     problems += decision.problems
     problems += node_checks.check_compilers(inputs.nodes, decision.compiled)
-    return (None if problems else _plan(inputs, fabric, ranks, runtime, nccl, model, serving, decision)), problems
+    planned = None if problems else _plan(inputs, fabric, ranks, runtime, nccl, model, serving, decision)
+    return (replace(planned, fallback=small) if planned else None), problems
+
+
+def _fallback(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[Fallback | None, list[Problem]]:
+    """Return the fallback, None without one, and its problems."""
+    settings, node = inputs.head.settings, fallback.host(inputs)
+    if not settings.fallback_model:
+        return None, []
+    alone, found = plan(fallback.cluster_of(inputs, node), known_variables) if node else (None, [])
+    found = [*fallback.problems(inputs, found), *(fallback.unfit(alone) if alone else [])]
+    return (fallback.of_plan(alone, settings.fallback_port) if alone and not found else None), found
 
 
 def warnings(inputs: Inputs, plan: Plan | None) -> list[str]:
@@ -349,6 +365,7 @@ def _plan(
             settings.gate_timeout,
         ),
         rest=_rest(head),
+        fallback=None,
         memory_max=settings.service_memory_max,
         oom_score=settings.service_oom_score,
         runtime=runtime.planned,

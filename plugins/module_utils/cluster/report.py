@@ -19,6 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrid
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import (
     Container,
     Expected,
+    Fallback,
     Plan,
     PlannedNode,
     Rest,
@@ -74,6 +75,7 @@ def lines(plan: Plan, object_store_memory: int, watched: Sequence[str] = ()) -> 
     result += _block("the recipe", serve.recipe)
     result += _block("the model", serve.model)
     result += _block("memory", serve.memory)
+    result += _fallback(plan.fallback)
     result += _block("fabric", plan.fabric)
     result += _block("system", plan.system)
     result += watched
@@ -81,6 +83,14 @@ def lines(plan: Plan, object_store_memory: int, watched: Sequence[str] = ()) -> 
     # The end of a long output stays on the screen.
     label = f" ({plan.label})" if plan.label else ""
     return [*result, f"{served}: {_fits(serve.expected)}{label}", api]
+
+
+def _fallback(given: Fallback | None) -> list[str]:
+    """Return the fallback with the memory that it has, [] without one."""
+    if not given:
+        return []
+    title = f"the fallback {given.served_model_name} on {given.node}, port {given.port} of loopback"
+    return _block(title, given.memory or ["its memory is not planned"])
 
 
 def _tag(runtime: Container) -> list[str]:

@@ -77,6 +77,10 @@ class Settings(serve_schema.ServeSettings):
     gate_timeout: int
     idle_stop: str
     wake_port: int
+    fallback_model: str
+    fallback_memory: int
+    fallback_port: int
+    fallback_args: Sequence[str]
     service_memory_max: int
     service_oom_score: int
     apt_timeout: int
@@ -257,6 +261,8 @@ class Node:
     metrics_port: int
     store_enabled: bool
     store_source: str
+    #: Whether it is in the group gateway.
+    gateway: bool
     unreachable: str
     unrecorded: str
     typical: bool

@@ -22,7 +22,7 @@ HUB_MODEL = "/etc/gb10/hub-model.json"
 #: The role ray_cluster generates the token there: 256 bits as hexadecimal digits.
 RAY_TOKEN = "/etc/gb10/ray.token"
 GENERATED_TOKEN = re.compile(r"[0-9a-f]{64}\n?")
-#: The API key: for users and modules, and for the server's unit. Only the head has it.
+#: The API key: for users and modules, and for the server's unit, on the head. The node of a fallback has its own.
 API_KEY = ("/etc/gb10/api.key", "/etc/gb10/api.env")
 #: The API's certificate, its key and its CA, on the head.
 CERTIFICATE = "/etc/gb10/tls"
@@ -72,6 +72,9 @@ CLOSED_PACKAGES = tuple(
 )
 #: The settings of the gates before each start.
 GATES_SETTINGS = "/etc/gb10/gates.json"
+#: The fallback of the gateway: its unit, the settings of its gates, and its variables.
+FALLBACK_UNIT, FALLBACK_SETTINGS = "gb10-fallback.service", "/etc/gb10/fallback.json"
+FALLBACK_ENVIRONMENT = "/etc/gb10/fallback.env"
 #: The gateway: its unit and settings, the API keys of its models, and its user, whose home has its counts.
 GATEWAY_UNIT, GATEWAY_USER, GATEWAY_FOLDER = "gb10-gateway.service", "gb10-gateway", "/etc/gb10/gateway"
 GATEWAY_ENVIRONMENT = "/etc/gb10/gateway.env"
@@ -108,6 +111,8 @@ OF_ROLES: Mapping[str, str] = {
     "api_key": API_KEY[0],
     "ca": CA,
     "certificate": CERTIFICATE,
+    "fallback_environment": FALLBACK_ENVIRONMENT,
+    "fallback_settings": FALLBACK_SETTINGS,
     "gateway": GATEWAY_FOLDER,
     "gateway_environment": GATEWAY_ENVIRONMENT,
     "gateway_home": f"/var/lib/{GATEWAY_USER}",

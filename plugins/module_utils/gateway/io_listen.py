@@ -41,6 +41,14 @@ _STOP_SECONDS, _LINGER_SECONDS = 30.0, 2.0
 _AT_ONCE = 8
 #: Bytes of the buffer of a connection with TLS.
 _TLS_BUFFER = 32 << 10
+#: A server's host that does not answer for 11 s is gone: asked after 5 s without data, then every 2 s, three times.
+#: Not TCP_USER_TIMEOUT, which would also end the connection to a server that does not read for a while. Source: tcp(7).
+_ALIVE = (
+    ((socket.SOL_SOCKET, socket.SO_KEEPALIVE), 1),
+    ((socket.IPPROTO_TCP, socket.TCP_KEEPIDLE), 5),
+    ((socket.IPPROTO_TCP, socket.TCP_KEEPINTVL), 2),
+    ((socket.IPPROTO_TCP, socket.TCP_KEEPCNT), 3),
+)
 #: Headers of the gateway's own answers. The library would add its version.
 SERVER, JSON = {"Server": "gb10"}, {"Content-Type": "application/json"}
 
@@ -100,6 +108,12 @@ class Connection(io_turns.Turns, _Handler):  # type: ignore[misc]  # The develop
 
 class Answers(io_turns.Turns, _Client):  # type: ignore[misc]  # The development tools have no aiohttp.
     """A connection to a model's server, whose data is parsed in turns, too: it may send chunks of one byte."""
+
+    def connection_made(self, transport: Any) -> None:
+        """End the connection soon after its host is gone. A busy server's kernel answers."""
+        super().connection_made(transport)
+        for option, value in _ALIVE:
+            transport.get_extra_info("socket").setsockopt(*option, value)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Parse the rest, which a server may have sent with its end, but none behind an end by this side."""

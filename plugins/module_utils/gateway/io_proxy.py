@@ -92,12 +92,13 @@ class Gateway:
             skip_auto_headers=("User-Agent", "Accept"),
         )
 
-    async def read(self, entry: Entry, path: str, key: str) -> tuple[int, bytes]:
-        """Read a path of a model's server, for its health check. Raises OSError with the reason."""
+    async def read(self, entry: Entry, path: str, key: str, body: bytes) -> tuple[int, bytes]:
+        """Read a path of a model's server, or send a body to it, for its checks. Raises OSError with the reason."""
         parts: list[bytes] = []
+        method, options = "POST" if body else "GET", {"data": body or None, **_options(entry)}
         try:
-            async with self.session.get(
-                entry.base + path, headers=forward.request_headers({}, key), **_options(entry)
+            async with self.session.request(
+                method, entry.base + path, headers=forward.request_headers({}, key), **options
             ) as answer:
                 while sum(map(len, parts)) <= io_state.MOST_LISTING and (data := await answer.content.readany()):
                     parts.append(data)
@@ -341,7 +342,7 @@ class Gateway:
         if answer.status < _OK or _REDIRECTS <= answer.status < _ERRORS:
             # After a 101, the connection would be no HTTP any more.
             raise RefusedError(self._ended(ValueError(f"HTTP {answer.status}"), record))
-        headers = forward.response_headers(answer.headers) | shared
+        headers = forward.response_headers(answer.headers) | requests.fallback(record.model, record.answered) | shared
         if answer.content_length is not None and answer.content_length <= _WHOLE:
             try:
                 content = await answer.read()

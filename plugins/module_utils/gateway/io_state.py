@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import secrets
 import socket
 import ssl
 import sys
@@ -21,10 +22,13 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, foreign, io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_journal import say
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, forward, requests, usage
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, forward, proof, requests, usage
 
 #: Seconds: the limit of one health check, the least time between two, and the time between two writes of the usage.
 _PROBE_SECONDS, _LEAST_SECONDS, _SAVE_SECONDS = 5.0, 2.0, 5.0
+#: Seconds for the answer of a proof, which may be the first one of a server.
+_PROOF_SECONDS = 120.0
+_PROVES = "its first answer is compared with the golden record"
 _SLOW = "timed out"
 #: A server that became healthy: by itself, or after its rest.
 HEALTHY, WOKEN = "healthy", "woken"
@@ -38,8 +42,9 @@ _MOST_LINES = 60
 KNOWN_SECONDS = 0.1
 #: Maximum bytes of a server's list of models.
 MOST_LISTING = 1 << 20
-#: Reads a path of a server: status and body. Raises OSError and ValueError, with the reason.
-Read = Callable[["Entry", str, str], Awaitable[tuple[int, bytes]]]
+#: Reads a path of a server with a key, or sends a body to it: status and body. Raises OSError and ValueError, with the
+#: reason.
+Read = Callable[["Entry", str, str, bytes], Awaitable[tuple[int, bytes]]]
 
 
 def notify(text: str) -> None:
@@ -81,6 +86,7 @@ class Entry:
         self.key = os.environ.get(given["variable"], "") if given["variable"] else ""
         self.tls = context(given["ca"]) if given["ca"] else None
         self.host, self.wake = urllib.parse.urlsplit(self.base).hostname or "", int(given["wake"])
+        self.proof: Mapping[str, Any] = given["proof"]
 
 
 def context(ca: str) -> ssl.SSLContext:
@@ -113,6 +119,8 @@ class State:
         self.errors: dict[str, str] = {}
         self.checked: dict[str, int] = {}
         self.busy = dict.fromkeys(self.entries, 0)
+        #: The running proof of each entry that returns.
+        self.proofs: dict[str, asyncio.Task[str]] = {}
         #: The healthy entries whose last check timed out.
         self.slow: set[str] = set()
         self.wake = asyncio.Event()
@@ -203,10 +211,48 @@ async def check(state: State, read: Read) -> None:
     for name in state.slow:
         state.say(name, f"a check {found.pop(name)}, so the next one decides")
         state.wake.set()
+    for entry in entries:
+        if (
+            entry.proof
+            and entry.id in state.errors
+            and entry.id not in found
+            and (error := _proven(state, entry, read))
+        ):
+            found[entry.id] = error
     for name in state.errors.keys() | found.keys():
         if state.errors.get(name) != found.get(name):
             state.say(name, found.get(name, "healthy again"))
     state.errors, state.checked = found, dict.fromkeys(state.entries, int(time.time()))
+
+
+def _proven(state: State, entry: Entry, read: Read) -> str:
+    """Return why a server that returns is not used yet, "" if its answer is the record's.
+
+    The proof goes on while others are checked. The next check after its end has the result.
+    """
+    task = state.proofs.get(entry.id)
+    if task is None:
+        task = state.proofs[entry.id] = asyncio.create_task(_prove(entry, read))
+        task.add_done_callback(lambda _task: state.wake.set())
+    if not task.done():
+        return _PROVES
+    del state.proofs[entry.id]
+    return task.result()
+
+
+async def _prove(entry: Entry, read: Read) -> str:
+    """Return why the answer of a server is not the record's, "" if it is."""
+    try:
+        async with asyncio.timeout(_PROOF_SECONDS):
+            body = proof.request(entry.proof, entry.name, secrets.token_hex(16))
+            status, text = await read(entry, proof.PATH, entry.key, body)
+    except TimeoutError:
+        return f"no golden answer after {_PROOF_SECONDS:.0f} s"
+    except (OSError, ValueError) as error:
+        return str(error)
+    if status != 200 or len(text) > proof.MOST:
+        return f"its golden answer is HTTP {status}" if status != 200 else "its golden answer is too long"
+    return proof.judge(entry.proof, text.decode("utf-8", "replace"))
 
 
 async def probe(entry: Entry, read: Read) -> str:
@@ -218,7 +264,7 @@ async def probe(entry: Entry, read: Read) -> str:
     try:
         async with asyncio.timeout(_PROBE_SECONDS):
             for path, key in (("/health", ""), ("/v1/models", entry.key)):
-                status, body = await read(entry, path, key)
+                status, body = await read(entry, path, key, b"")
                 if status != 200:
                     return f"HTTP {status} from {path}" + (": the API key is wrong" if status == 401 else "")
         if len(body) > MOST_LISTING:

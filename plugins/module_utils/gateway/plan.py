@@ -26,21 +26,31 @@ from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Pl
 
 def models_of(entries: Sequence[Mapping[str, Any]]) -> list[Model]:
     """Return the entries of gateway_models, whose types the role's specification has checked."""
-    texts = ("name", "url", "cluster", "ca", "kind")
-    return [
-        Model(
-            **{name: str(entry[name]) for name in texts if name in entry},
-            context=int(entry.get("context", 0)),
-            wake=int(entry.get("wake", 0)),
-        )
+    texts, numbers = ("name", "url", "cluster", "ca", "kind"), ("context", "wake")
+    found: list[dict[str, Any]] = [
+        {name: str(entry[name]) for name in texts if name in entry}
+        | {name: int(entry.get(name, 0)) for name in numbers}
         for entry in entries
     ]
+    return [Model(**each) for each in found]
 
 
-def of_clusters(heads: Mapping[str, str], plans: Mapping[str, Plan], cas: Mapping[str, str], host: str) -> list[Model]:
+def of_fallback(cluster: str) -> str:
+    """Return the name under which the gateway knows the fallback of a cluster."""
+    return f"{cluster}.fallback"
+
+
+def of_clusters(
+    heads: Mapping[str, str],
+    plans: Mapping[str, Plan],
+    cas: Mapping[str, str],
+    host: str,
+    proofs: Mapping[str, Mapping[str, Any]] = {},
+) -> list[Model]:
     """Return the models of planned clusters: cluster -> head, and head -> gb10_plan and the text of its CA.
 
-    ``host`` is the gateway's host, which reaches an API on its own loopback. Raises ProblemsError.
+    ``host`` is the gateway's host, which reaches an API on its own loopback. ``proofs``: see proof.py, by head. Raises
+    ProblemsError.
     """
     problems, found = [], []
     for cluster, head in heads.items():
@@ -52,7 +62,12 @@ def of_clusters(heads: Mapping[str, str], plans: Mapping[str, Plan], cas: Mappin
         url = f"{planned.api.url}/v1" if local else planned.api.endpoint
         context = planned.serve.expected.context
         wake = planned.rest.port if planned.rest.after else 0
-        found.append(Model(planned.served_model_name, url, cluster, cas.get(head, ""), planned.kind, context, wake))
+        name, ca, proof = planned.served_model_name, cas.get(head, ""), proofs.get(head, {})
+        found.append(Model(name, url, cluster, ca, planned.kind, context, wake, proof))
+        small = planned.fallback
+        if small and small.node == host:
+            local_url = f"http://127.0.0.1:{small.port}/v1"
+            found.append(Model(small.served_model_name, local_url, of_fallback(cluster), context=small.context))
     refuse(problems)
     return found
 

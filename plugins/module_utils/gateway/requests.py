@@ -119,6 +119,8 @@ def _wrong(status: int, code: str, message: str) -> Refusal:
     return Refusal(status, "invalid_request_error", code, message)
 
 
+#: The header that names the requested model if a fallback answers. The body names the one that does.
+FALLBACK = "X-Gb10-Fallback-For"
 #: The code of a refusal because no server answers.
 UNAVAILABLE = "model_unavailable"
 UNKNOWN_KEY = _wrong(401, "invalid_api_key", "The API key is missing, unknown or revoked.")
@@ -266,6 +268,11 @@ def refusal_headers(refusal: Refusal) -> dict[str, str]:
     return found | ({"x-should-retry": "false"} if refusal.code == "timeout" else {})
 
 
+def fallback(model: str, answered: str) -> dict[str, str]:
+    """Return the header of an answer by another model than the requested one."""
+    return {FALLBACK: model} if answered != model else {}
+
+
 def refusal_event(refusal: Refusal, path: str) -> bytes:
     """Return a refusal as the last event of a stream that has begun."""
     name = b"event: error\n" if path.removeprefix("/v1").startswith((_ANTHROPIC, "/responses")) else b""
@@ -302,7 +309,8 @@ def shared(headers: Mapping[str, str], origins: Sequence[str]) -> dict[str, str]
     origin = headers.get("Origin", "")
     if not origin or not (origin in origins or "*" in origins):
         return {}
-    return {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": "Retry-After", "Vary": "Origin"}
+    exposed = f"Retry-After, {FALLBACK}"
+    return {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": exposed, "Vary": "Origin"}
 
 
 def preflight(headers: Mapping[str, str]) -> dict[str, str]:

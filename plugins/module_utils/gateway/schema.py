@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway.usage import Count
@@ -24,7 +25,8 @@ KINDS = ("generate", "embed", "rerank")
 class Model:
     """A model of one cluster. Entries with the same name are replicas.
 
-    ``context``: tokens, 0 if unknown. ``wake``: the port that starts it while it rests, 0 without one.
+    ``context``: tokens, 0 if unknown. ``wake``: the port that starts it while it rests, 0 without one. ``proof``: see
+    proof.py, {} without one.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Model:
     kind: str = "generate"
     context: int = 0
     wake: int = 0
+    proof: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def id(self) -> str:

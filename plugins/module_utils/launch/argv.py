@@ -14,7 +14,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.api import access as 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import adapters
-from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment, Plan
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment, Fallback, Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
 #: A Spark has one GPU.
@@ -141,6 +141,21 @@ def vllm_argv(plan: Plan) -> list[str]:
         *plan.serve.args,
         *overrides.serve_flags(plan.nodes),
         *plan.serve.user_args,
+    ]
+
+
+def fallback_argv(plan: Plan, given: Fallback) -> list[str]:
+    """Return the argv of ``vllm serve`` for the fallback on the plan's node. Only this host reaches it."""
+    return [
+        program(plan, "vllm"),
+        "serve",
+        given.model,
+        f"--served-model-name={given.served_model_name}",
+        "--host=127.0.0.1",
+        f"--port={given.port}",
+        *([f"--middleware={api_access.GUARD}"] if plan.api_key else []),
+        *given.args,
+        *given.user_args,
     ]
 
 

@@ -13,9 +13,9 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import reclaim
-from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Fallback, Plan
 
-_RAY, _VLLM = (unit.removesuffix(".service") for unit in paths.UNITS)
+_RAY, _VLLM, _FALLBACK = (unit.removesuffix(".service") for unit in (*paths.UNITS, paths.FALLBACK_UNIT))
 #: The start of a line in the journal: gates that are still closed, that ended the start, and that all opened.
 WAIT, REFUSED, OPEN = "gb10-gates wait: ", "gb10-gates refused the start: ", "gb10-gates open after "
 
@@ -38,15 +38,15 @@ class Found:
     processes: Sequence[Mapping[str, Any]] = ()
 
 
-def argv(unit: str, engine_file: str = "") -> list[str]:
+def argv(unit: str, engine_file: str = "", own: Sequence[str] = ()) -> list[str]:
     """Return the start of the argv of a unit whose start the gates precede. The program replaces itself by the rest.
 
     It gives the ranks' variables to the rest, or writes them into ``engine_file``: the unit itself has none, because
     systemd would give them to root's commands and to the engine's client too. -I: variables and files of the service
-    user have no effect on Python.
+    user have no effect on Python. ``own``: options of the program for other files than the ranks'.
     """
     given = [f"--engine-file={engine_file}"] if engine_file else []
-    return ["/usr/bin/python3", "-I", "-B", paths.program("gates"), *given, unit, "--"]
+    return ["/usr/bin/python3", "-I", "-B", paths.program("gates"), *own, *given, unit, "--"]
 
 
 def settings(plan: Plan, drop_caches: bool) -> dict[str, Any]:
@@ -75,6 +75,12 @@ def settings(plan: Plan, drop_caches: bool) -> dict[str, Any]:
         ),
         "memory": plan.serve.needs.get(node.name, 0),
     }
+
+
+def of_fallback(plan: Plan, given: Fallback) -> dict[str, Any]:
+    """Return the settings of the gates of the fallback on the plan's node, which needs neither peers nor the fabric."""
+    own = {"drop_caches": False, "links": [], "peers": {_FALLBACK: []}, "libraries": [], "memory": given.needs}
+    return {**settings(plan, False), **own}
 
 
 def _peers(plan: Plan, unit: str) -> list[dict[str, Any]]:

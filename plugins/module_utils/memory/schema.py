@@ -14,6 +14,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.memory import kv_cach
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape
 
 GIB = 1 << 30
+#: MemTotal of a Spark, for nodes whose memory is unknown.
+SPARK_GIB = 121
 
 
 @dataclass(frozen=True)

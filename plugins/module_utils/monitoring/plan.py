@@ -49,12 +49,15 @@ def of_controller(plan: Plan, settings: MonitoringSettings, site: Site, rules: s
     }
 
 
+_OTHERS = (paths.WATCHDOG_UNIT, paths.MEMORY_GUARD_UNIT, paths.GATEWAY_UNIT, paths.FALLBACK_UNIT)
+
+
 def _settings(plan: Plan, settings: MonitoringSettings, site: Site) -> str:
     restarts = settings.vllm_watchdog_mode in RESTARTING
     runtime = plan.runtime
     environment, image = (runtime.link, "") if isinstance(runtime, Environment) else ("", runtime.image)
     given = {
-        "units": [*paths.UNITS, paths.WATCHDOG_UNIT, paths.MEMORY_GUARD_UNIT, paths.GATEWAY_UNIT],
+        "units": [*paths.UNITS, *_OTHERS],
         "watchdog_restarts": settings.vllm_watchdog_restarts_per_hour if restarts else 0,
         "links": {rail.interface: plan.mtu for rail in plan.node.rails},
         "certificate_expiry": _time(plan.api_tls.until) if plan.api_tls and plan.node.head else 0,

@@ -319,6 +319,27 @@ class Rest:
 
 
 @dataclass(frozen=True)
+class Fallback:
+    """A small model on one ``node``, for the gateway on it while the cluster's does not answer.
+
+    ``args`` and ``user_args``: of ``vllm serve``. ``environment``: variables of its process. ``needs``: bytes of
+    memory, ``context``: tokens; both 0 if unknown. ``memory`` is text for people.
+    """
+
+    node: str
+    model: str
+    served_model_name: str
+    context: int
+    port: int
+    store: Store | None
+    args: Sequence[str]
+    user_args: Sequence[str]
+    environment: Mapping[str, str]
+    needs: int
+    memory: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Plan:
     """The plan that roles apply. ``node``: the part of the node whose fact it is, and the head in the planner's result.
 
@@ -357,6 +378,7 @@ class Plan:
     allow_restart: bool
     restart: Restart
     rest: Rest
+    fallback: Fallback | None
     memory_max: int
     oom_score: int
     runtime: Container | Environment
@@ -376,10 +398,21 @@ class Plan:
         """Whether Ray starts the ranks. Otherwise each node's server has its own."""
         return self.executor == "ray"
 
+    @property
+    def own_fallback(self) -> Fallback | None:
+        """The fallback if the plan's node has it."""
+        return self.fallback if self.fallback and self.fallback.node == self.node.name else None
+
+    @property
+    def keyed(self) -> bool:
+        """Whether the plan's node has the API's key: the head, and the node of the fallback."""
+        return self.api_key and (self.node.head or self.own_fallback is not None)
+
     def at(self, node: PlannedNode) -> Plan:
         """Return the plan of another node."""
         return replace(self, node=node)
 
     def facts(self) -> dict[str, Any]:
-        """Return the plan as plain data; ``store`` and ``api_tls`` are {} if there is none."""
-        return {**load.plain(self), "store": load.plain(self.store or {}), "api_tls": load.plain(self.api_tls or {})}
+        """Return the plan as plain data; ``store``, ``api_tls`` and ``fallback`` are {} if there is none."""
+        empty = {name: load.plain(getattr(self, name) or {}) for name in ("store", "api_tls", "fallback")}
+        return {**load.plain(self), **empty}

@@ -21,8 +21,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.serve import options,
 from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import Inputs, Part
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.arguments import Arguments
 
-#: MemTotal of a Spark, for nodes whose memory is unknown.
-_SPARK = 121 * memory_schema.GIB
+_SPARK = memory_schema.SPARK_GIB * memory_schema.GIB
 #: Most models in a problem.
 _SHOWN = 5
 #: Above every valid number of bytes or tokens.

@@ -13,6 +13,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.service import guards
 from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned, Service, ServiceSettings
 
 _SERVICES: Mapping[str, Callable[[Plan, ServiceSettings, Learned], Service]] = {
+    "fallback": ranks.fallback,
     "flight_recorder": recorder.recorder,
     "memory_guard": lambda plan, settings, _learned: guards.memory_guard(plan, settings),
     "ray": ranks.ray,
@@ -22,5 +23,5 @@ _SERVICES: Mapping[str, Callable[[Plan, ServiceSettings, Learned], Service]] = {
 
 
 def of_node(plan: Plan, name: str, settings: ServiceSettings, learned: Learned) -> Service:
-    """Return a service of the plan's node: flight_recorder, memory_guard, ray, vllm or watchdog."""
+    """Return a service of the plan's node: fallback, flight_recorder, memory_guard, ray, vllm or watchdog."""
     return _SERVICES[name](plan, settings, learned)

@@ -30,6 +30,8 @@ _WITH_RAY = (
     "# Ray's sockets are in /tmp/ray.",
     f"JoinsNamespaceOf={paths.RAY_UNIT}",
 )
+#: The kernel ends the fallback before a rank: the addition to their OOM score.
+_FIRST = 200
 _BEFORE_START = (
     "# Only root can drop the page cache. The settings of the gates may turn it off.",
     f"ExecStartPre=-+/usr/bin/python3 -I -B {paths.program('gates')} --drop-caches",
@@ -149,16 +151,52 @@ def vllm(plan: Plan, settings: ServiceSettings, learned: Learned) -> Service:
         plan.api_tls.digest if plan.api_tls else "",
         *learned.secrets,
     ]
-    # The guard, because vLLM checks the key only for paths below /v1; and the program that waits for Ray's nodes, or
-    # starts and stops the ranks together.
-    guard = [{"path": path, "program": program} for path, program in access.GUARD_FILES.items()]
-    files = [*guard, _KEPT_BACK] * keyed
+    guard, directories = _guard() if keyed else ([], ())
+    files = [*guard]
     files += [{"path": launch_argv.RANK_PROGRAM, "program": "launch/io_rank.py"}] * grouped
     files += [{"path": _WAIT_PROGRAM, "program": "launch/io_ray"}] * by_ray
     files += _gates(plan, settings)
-    folders = dict.fromkeys(path.rpartition("/")[0] for path in (*access.GUARD_FILES, _KEPT_BACK["path"]))
-    directories = tuple(folders) if keyed else ()
     return Service(paths.VLLM_UNIT, text, inputs, files, directories)
+
+
+def fallback(plan: Plan, _settings: ServiceSettings, learned: Learned) -> Service:
+    """Return the service of the fallback on the plan's node. Raises ValueError on another one.
+
+    The memory guard's stop of the ranks does not end it: then only the fallback answers.
+    """
+    given = plan.own_fallback
+    if given is None:
+        raise ValueError(f"{plan.node.name} has no fallback")
+    name, argv = paths.FALLBACK_UNIT.removesuffix(".service"), launch_argv.fallback_argv(plan, given)
+    files = [f"--settings={paths.FALLBACK_SETTINGS}", f"--environment={paths.FALLBACK_ENVIRONMENT}"]
+    service = [
+        f"User={plan.user}",
+        *([f"LoadCredential=api.env:{paths.API_KEY[1]}"] if plan.api_key else []),
+        unit.INPUTS,
+        "WorkingDirectory=~",
+        f"ExecStart={systemd.exec_line([*gates.argv(name, own=files), *argv])}",
+        *_restarts(plan),
+        *_limits(plan, "LimitNOFILE=1048576", oom_score=min(1000, plan.oom_score + _FIRST)),
+    ]
+    text = unit.text(
+        "Fallback of the gateway, by vLLM",
+        ["Wants=network-online.target", "After=network-online.target", *_attempts(plan)],
+        service,
+    )
+    own = [
+        unit.settings(paths.FALLBACK_SETTINGS, gates.of_fallback(plan, given)),
+        {"path": paths.FALLBACK_ENVIRONMENT, "content": systemd.environment_file(given.environment)},
+        paths.program_file("gates"),
+    ]
+    guard, folders = _guard() if plan.api_key else ([], ())
+    return Service(paths.FALLBACK_UNIT, text, [given.environment, learned.api_key], [*guard, *own], folders)
+
+
+def _guard() -> tuple[list[dict[str, str]], tuple[str, ...]]:
+    """Return the files of the API's guard, and their folders. vLLM checks the key only for paths below /v1."""
+    guard = [{"path": path, "program": program} for path, program in access.GUARD_FILES.items()]
+    folders = dict.fromkeys(path.rpartition("/")[0] for path in (*access.GUARD_FILES, _KEPT_BACK["path"]))
+    return [*guard, _KEPT_BACK], tuple(folders)
 
 
 def _credentials(plan: Plan) -> list[str]:
@@ -199,10 +237,13 @@ def _engine(plan: Plan) -> str:
     return " docker.service" if plan.runtime.kind != stacks.NATIVE and plan.runtime.engine == "docker" else ""
 
 
+def _attempts(plan: Plan) -> list[str]:
+    return [f"StartLimitIntervalSec={plan.restart.interval}", f"StartLimitBurst={plan.restart.attempts}"]
+
+
 def _starts(plan: Plan) -> list[str]:
     return [
-        f"StartLimitIntervalSec={plan.restart.interval}",
-        f"StartLimitBurst={plan.restart.attempts}",
+        *_attempts(plan),
         f"# After a stop by {paths.MEMORY_GUARD_UNIT} too.",
         f"ConditionPathExists=!{paths.MEMORY_GUARD_STOP}",
     ]
@@ -231,8 +272,8 @@ def _restarts(plan: Plan) -> list[str]:
     ]
 
 
-def _limits(plan: Plan, *files: str) -> list[str]:
-    """Return how a service ends, and what its processes may use."""
+def _limits(plan: Plan, *files: str, oom_score: int | None = None) -> list[str]:
+    """Return how a service ends, and what its processes may use. ``oom_score``: the ranks' without one."""
     native = plan.runtime.kind == stacks.NATIVE
     modprobe = [
         "# Only root can create NVIDIA's device files, and after a boot the first use of the driver may need them.",
@@ -242,7 +283,7 @@ def _limits(plan: Plan, *files: str) -> list[str]:
         "KillMode=mixed",
         "TimeoutStopSec=60",
         "# The host outlives the service: the kernel ends the ranks first, and they cannot use all memory.",
-        f"OOMScoreAdjust={plan.oom_score}",
+        f"OOMScoreAdjust={plan.oom_score if oom_score is None else oom_score}",
         f"MemoryMax={plan.memory_max}%",
         *files,
         "LimitMEMLOCK=infinity",

@@ -43,7 +43,7 @@ class UninstallError(ValueError):
 
 def read(run: Run, install_dir: str, user: str) -> NodeState:
     """Return the node's state. Raises ValueError, OSError and FirewallError."""
-    texts = [io_file.read(f"{paths.UNIT_FOLDER}/{unit}") for unit in paths.UNITS]
+    texts = [io_file.read(f"{paths.UNIT_FOLDER}/{unit}") for unit in (*paths.UNITS, paths.FALLBACK_UNIT)]
     given = plan.roots(install_dir, texts)
     roots = list(dict.fromkeys(map(os.path.realpath, given)))
     recorded = plan.valid_users(sorted(os.listdir(table.USERS.path)) if os.path.isdir(table.USERS.path) else [])

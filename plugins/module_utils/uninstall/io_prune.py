@@ -58,7 +58,7 @@ def _launches() -> Launches:
         for name, record in store.found.items()
     }
     services = [file.text for file in io_record.launch_files().values()]
-    services.append(io_file.read(f"{paths.UNIT_FOLDER}/{paths.GATEWAY_UNIT}"))
+    services += (io_file.read(f"{paths.UNIT_FOLDER}/{unit}") for unit in (paths.GATEWAY_UNIT, paths.FALLBACK_UNIT))
     return Launches({**texts, "an installed service": "".join(services)}, list(store.invalid.values()))
 
 

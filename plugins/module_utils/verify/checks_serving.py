@@ -78,7 +78,7 @@ def _large(node: VerifiedNode) -> Iterator[str]:
 def _outside(node: VerifiedNode) -> Iterator[Mapping[str, Any]]:
     """Yield the listed processes that are neither a rank nor of the services."""
     for process in node.facts.get("processes") or ():
-        if process["pid"] not in _ranks(node) and process["unit"] not in paths.UNITS:
+        if process["pid"] not in _ranks(node) and process["unit"] not in (*paths.UNITS, paths.FALLBACK_UNIT):
             yield process
 
 

@@ -59,6 +59,8 @@ def run(step: Decision, _given: Inputs, variables: dict[str, Any]) -> dict[str, 
     ``api``: {url, server_name, endpoint} of the API, and ``client``, the address for its certificate.
     ``client``: How clients reach the API: {endpoint, address, user, key_file, ca_file} of the node.
     ``certificates``: The texts {certificate, ca} of the API on the head, without its key; empty without TLS.
+    ``gateway``: Whether the host is in the group of the gateway.
+    ``golden_directory``: The folder on the controller of the cluster's golden records.
     ``key_problem``: The error in gb10_api_key, without the key.
     ``tls``: The problems, digest and end of validity of the head's certificate, without its key.
     ``secrets``: The names and problems of gb10_secret_env, without a value.
@@ -118,6 +120,9 @@ def _sources(step: Decision, values: Mapping[str, Any], settings: dict[str, Any]
         "build": sources.build(values, head, inventory),
         "nccl_patches": sources.patches_of_nccl(values["nccl_sm121_build_patches"], inventory),
         **secrets,
+        "gateway": host in variables["groups"].get("gateway", ()),
+        "golden_directory": values["golden_directory"]
+        or f"{step.variable(variables, 'gb10_records', f'{inventory}/.gb10')}/golden",
     }
 
 

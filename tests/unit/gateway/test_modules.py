@@ -336,11 +336,11 @@ def test_the_program_connects_to_its_models_only() -> None:
 
 def test_a_server_writes_a_limited_number_of_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = {"id": "spark/tiny", "name": "tiny", "cluster": "spark", "kind": "generate", "url": "http://127.0.0.1:9"}
-    model |= {"variable": "", "ca": "", "wake": 0}
+    model |= {"variable": "", "ca": "", "wake": 0, "proof": {}}
     given = {"models": [model], "fallbacks": {}, "health_interval": 10, "clients": str(tmp_path / "clients")}
     checks = itertools.count()
 
-    async def read(_entry: io_state.Entry, path: str, _key: str) -> tuple[int, bytes]:
+    async def read(_entry: io_state.Entry, path: str, _key: str, _body: bytes) -> tuple[int, bytes]:
         names = [{"id": f"\x1b[2J\nforged {next(checks)}" + "x" * 1000}]
         return 200, json.dumps({"data": names}).encode() if path == "/v1/models" else b""
 

@@ -32,6 +32,7 @@ MODELS = [
         "variable": "",
         "ca": "",
         "wake": 0,
+        "proof": {},
     }
     for id_, name in NAMES.items()
 ]
@@ -62,10 +63,10 @@ def answering(path: str, status: int, body: bytes = b"") -> Server:
     return lambda asked: (status, body) if asked == path else healthy(asked)
 
 
-def reads(**servers: Server) -> Callable[[Entry, str, str], Awaitable[tuple[int, bytes]]]:
+def reads(**servers: Server) -> Callable[[Entry, str, str, bytes], Awaitable[tuple[int, bytes]]]:
     """Return what reads paths of servers by the entry's cluster; the others are healthy."""
 
-    async def read(entry: Entry, path: str, _key: str) -> tuple[int, bytes]:
+    async def read(entry: Entry, path: str, _key: str, _body: bytes) -> tuple[int, bytes]:
         return servers.get(entry.id.partition("/")[0], healthy)(path)
 
     return read
@@ -128,7 +129,7 @@ def test_only_the_list_of_models_is_asked_with_the_key(monkeypatch: pytest.Monke
     monkeypatch.setenv("GB10_GATEWAY_KEY_NORTH", "key")
     asked = []
 
-    async def read(_entry: Entry, path: str, key: str) -> tuple[int, bytes]:
+    async def read(_entry: Entry, path: str, key: str, _body: bytes) -> tuple[int, bytes]:
         asked.append((path, key))
         return healthy(path)
 
@@ -139,7 +140,7 @@ def test_only_the_list_of_models_is_asked_with_the_key(monkeypatch: pytest.Monke
 def test_a_server_that_hangs_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(io_state, "_PROBE_SECONDS", 0.01)
 
-    async def hang(_entry: Entry, _path: str, _key: str) -> tuple[int, bytes]:
+    async def hang(_entry: Entry, _path: str, _key: str, _body: bytes) -> tuple[int, bytes]:
         await asyncio.sleep(60)
         return healthy("")
 
@@ -178,7 +179,7 @@ def test_a_failed_request_leads_to_a_check_soon(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(io_state, "_LEAST_SECONDS", 0.01)
     found, checks = state(tmp_path), []
 
-    async def read(entry: Entry, path: str, _key: str) -> tuple[int, bytes]:
+    async def read(entry: Entry, path: str, _key: str, _body: bytes) -> tuple[int, bytes]:
         checks.append(entry.id)
         return healthy(path)
 

@@ -116,6 +116,7 @@ SITE = (
     "vllm_serve",
     "vllm_watchdog",
     "monitoring",
+    "vllm_fallback",
 )
 
 

@@ -1,0 +1,132 @@
+"""The proof of a server that returns while a fallback answers: one request of the golden record."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import io_state, proof
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.io_state import Entry, State
+from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import Answer, Bounds, Identity, Record, Run
+
+ANSWER = Answer(" Rome.", (1, 2, 3), (7, 8), (-0.1, -0.2), ({7: -0.1, 9: -2.5}, {8: -0.2, 9: -2.0}))
+BOUNDS = Bounds(tie=0.5, distance=0.25, perplexity_change=0.1, perplexity=100.0, strict=False)
+RECORD = Record(Identity("a/b", "c", "fp8"), "2026-12-01", Run({"completion": ANSWER}, None, None, "0.33.0"))
+#: As the settings of the program have it.
+PROOF: Any = json.loads(json.dumps(proof.of_record(RECORD, BOUNDS)))
+SERVED = json.dumps({"data": [{"id": "big"}]}).encode()
+
+
+def response(*tokens: int, shift: float = 0) -> str:
+    """Return vLLM's response to the request."""
+    logprobs = {
+        "tokens": [f"token_id:{token}" for token in tokens],
+        "token_logprobs": [value + shift for value in ANSWER.logprobs],
+        "top_logprobs": [{f"token_id:{token}": value + shift for token, value in top.items()} for top in ANSWER.top],
+    }
+    return json.dumps({"choices": [{"text": "?", "prompt_token_ids": [1, 2, 3], "logprobs": logprobs}]})
+
+
+def test_a_record_without_the_request_or_its_prompt_gives_no_proof() -> None:
+    assert PROOF["answer"]["tokens"] == [7, 8]
+    for answers in ({}, {"chat": ANSWER}, {"completion": replace(ANSWER, prompt=())}):
+        assert proof.of_record(replace(RECORD, run=replace(RECORD.run, answers=answers)), BOUNDS) == {}
+
+
+def test_the_request_has_the_recorded_prompt_and_a_new_salt() -> None:
+    body = json.loads(proof.request(PROOF, "big", "salt"))
+    assert (body["model"], body["prompt"], body["cache_salt"], body["temperature"]) == ("big", [1, 2, 3], "salt", 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (response(7, 8), ""),
+        (response(7, 8, shift=-0.1), ""),
+        (response(7, 9), "differs from the record: token 2 is less likely"),
+        (response(7, 8, shift=-0.5), "differs from the record: the mean distance"),
+        ("{}", "its golden answer is not valid: choices"),
+        ("<html>", "its golden answer is not valid"),
+    ],
+)
+def test_an_answer_is_compared_with_the_record(text: str, reason: str) -> None:
+    found = proof.judge(PROOF, text)
+    assert reason in found and bool(found) is bool(reason)
+
+
+class Pair:
+    """A gateway with one server, which is down first."""
+
+    def __init__(self, folder: Path, given: Any = PROOF) -> None:
+        model = {"id": "gb10/big", "name": "big", "cluster": "gb10", "kind": "generate", "wake": 0, "ca": ""}
+        model |= {"url": "http://127.0.0.1:9/v1", "variable": "", "proof": given}
+        settings = {"models": [model], "fallbacks": {}, "health_interval": 10, "clients": str(folder / "clients")}
+        self.state, self.answers, self.asked = State(settings, str(folder)), list[Any](), 0
+        self.state.errors = {"gb10/big": "refused"}
+
+    async def read(self, _entry: Entry, path: str, _key: str, body: bytes) -> tuple[int, bytes]:
+        if not body:
+            return 200, SERVED if path == "/v1/models" else b""
+        assert path == "/v1/completions"
+        self.asked += 1
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is None:
+            await asyncio.sleep(60)
+        return (200, answer.encode()) if isinstance(answer, str) else (answer, b"")
+
+    async def check(self) -> str:
+        await io_state.check(self.state, self.read)
+        return self.state.errors.get("gb10/big", "")
+
+
+def test_a_server_returns_after_its_proof(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    pair.answers = [response(7, 9), response(7, 8)]
+
+    async def checks() -> list[str]:
+        found = []
+        for _check in range(4):
+            found.append(await pair.check())
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            # The end of a proof brings the next check.
+            found.append(str(pair.state.wake.is_set()))
+            pair.state.wake.clear()
+        return found
+
+    before, _wake, wrong, *_more, again, _none, after, _end = asyncio.run(checks())
+    assert before == again == io_state._PROVES and _wake == "True"
+    assert "differs from the record" in wrong
+    assert after == "" and pair.asked == 2
+    assert asyncio.run(pair.check()) == "" and pair.asked == 2, "a healthy server proves nothing"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [(503, "its golden answer is HTTP 503"), (None, "no golden answer after 0 s"), (OSError("reset"), "reset")],
+)
+def test_a_server_without_the_answer_stays_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Any, reason: str
+) -> None:
+    monkeypatch.setattr(io_state, "_PROOF_SECONDS", 0.01)
+    pair = Pair(tmp_path)
+    pair.answers = [answer]
+
+    async def twice() -> str:
+        await pair.check()
+        await asyncio.wait(pair.state.proofs.values(), timeout=30)
+        return await pair.check()
+
+    assert asyncio.run(twice()) == reason
+
+
+def test_a_model_without_a_record_returns_by_its_health(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, {})
+    assert asyncio.run(pair.check()) == "" and pair.asked == 0
