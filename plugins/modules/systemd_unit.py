@@ -49,7 +49,7 @@ options:
         It sets O(name), O(unit), O(files) and O(directories).
       - Secrets are launch inputs by the versions that earlier tasks registered.
     type: str
-    choices: [flight_recorder, memory_guard, ray, vllm, watchdog]
+    choices: [fallback, flight_recorder, memory_guard, ray, vllm, watchdog]
   unit:
     description: The planned unit. Without it, O(state=started) starts the service with the unit that the node has.
     type: dict
@@ -221,7 +221,10 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "name": {"type": "str"},
-            "service": {"type": "str", "choices": ["flight_recorder", "memory_guard", "ray", "vllm", "watchdog"]},
+            "service": {
+                "type": "str",
+                "choices": ["fallback", "flight_recorder", "memory_guard", "ray", "vllm", "watchdog"],
+            },
             "state": {
                 "type": "str",
                 "choices": ["read", "written", "started", "stopped", "absent"],

@@ -109,7 +109,7 @@ def _proof(step: Decision, head: str, planned: Plan, variables: Mapping[str, Any
     if content is None:
         return {}
     bounds = Bounds(**{name: settings[variable] for name, variable in _BOUNDS.items()})
-    return proof.of_record(record.read(content, path, server.identity), bounds)
+    return proof.of_record(record.read(content, path, server.identity), bounds, server.root)
 
 
 def keys(step: Decision, variables: Mapping[str, Any]) -> dict[str, str]:

@@ -107,7 +107,8 @@ class Guard:
     def __init__(self, app: Any) -> None:
         self._app = app
         self._key = os.environ["VLLM_API_KEY"].encode()
-        self._drain = Drain(os.path.join(os.environ["VLLM_CONFIG_ROOT"], DRAIN))
+        # A fallback on the same node has another one.
+        self._drain = Drain(os.path.join(os.environ["VLLM_CONFIG_ROOT"], os.environ.get("GB10_DRAIN", DRAIN)))
         self._requests = 0
         self._budget = limits.Budget(_OF_CLIENT, _OF_ALL, _SMALL)
         self._answers = limits.Budget(_OF_CLIENT, _OF_ALL)

@@ -12,6 +12,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.additions imp
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.runtime import Runtime
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Node
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.launch.overrides import PATCH_ROLE
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import expect
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment
@@ -19,7 +20,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import Stack
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve_schema
 
-_ROLE = "vllm_patch"
+_ROLE = PATCH_ROLE
 
 
 def additions(node: Node, runtime: Runtime, recorded: Additions, root: str, quantization: str) -> Additions:

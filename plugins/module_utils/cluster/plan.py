@@ -88,7 +88,7 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
         ]
     inputs = cluster_model.with_image(inputs)
     small, small_problems = _fallback(inputs, known_variables)
-    if inputs.head.settings.fallback_model:
+    if inputs.head.settings.fallback_model and fallback.fits(inputs):
         inputs = fallback.without(inputs)
     settings = inputs.head.settings
     input_problems = cluster_checks.check(inputs, known_variables)
@@ -114,7 +114,10 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
         *fabric.link_problems,
         *model_problems,
     ]
-    problems += [problem for problem in small_problems if problem not in problems]
+    reported = {problem.path for problem in problems}
+    problems += [problem for problem in small_problems if problem.path not in reported]
+    if small and model:
+        problems += fallback.same_name(small, settings.served_model_name or model.name)
     if not model or any(problem.path in _RELEASE for problem in problems):
         return None, problems
     if any(problem.path in _SIZES for problem in problems):

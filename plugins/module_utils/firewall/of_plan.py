@@ -71,6 +71,7 @@ def _served(plan: Plan) -> list[str]:
     """Return the ports on which the ranks of the plan's node listen, as nft writes them."""
     ports = [plan.api_port] if plan.node.head else []
     ports += [plan.rest.port] if plan.node.head and plan.rest.after else []
+    ports += [plan.own_fallback.port] if plan.own_fallback else []
     ports += [NCCL_RAS_PORT] if len(plan.nodes) > 1 else []
     if plan.by_ray and plan.node.head:
         ports.append(launch_argv.RAY_DASHBOARD_PORT)

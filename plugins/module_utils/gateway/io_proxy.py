@@ -83,9 +83,15 @@ class Gateway:
         self.origins: list[str] = state.settings["origins"]
         self._reading, self._answers = asyncio.Lock(), asyncio.Lock()
         self._silence = float(state.settings["silence_timeout"])
+        self.session = self._session(places, keepalive_timeout=_KEPT_SECONDS)
+        # For models with fallbacks: the host of a kept connection may be gone, and only a new connection shows it.
+        self.fresh = self._session(places, force_close=True)
+
+    def _session(self, places: io_state.Places, **options: Any) -> Any:
+        """Return a session with connections of its own."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=self._silence)
-        self.session = aiohttp.ClientSession(
-            connector=connector(limit=0, keepalive_timeout=_KEPT_SECONDS, resolver=_resolver(places)),
+        return aiohttp.ClientSession(
+            connector=connector(limit=0, resolver=_resolver(places), **options),
             timeout=timeout,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
@@ -321,10 +327,11 @@ class Gateway:
 
     async def _post(self, request: Any, route: requests.Route, body: bytes, entry: Entry) -> Any:
         headers = forward.request_headers(request.headers, entry.key) | {"Content-Length": str(len(body))}
+        session = self.fresh if entry.name in self.state.gateway.fallbacks else self.session
         try:
             # A server that sends interim answers without end is never silent.
             async with asyncio.timeout(self._silence + limits.BODY_SECONDS):
-                answer = await self.session.post(
+                answer = await session.post(
                     entry.base + route.path, data=_sent(body), headers=headers, **_options(entry)
                 )
         except TimeoutError as error:
@@ -511,7 +518,7 @@ async def run(settings: str, folder: str, *pair: str) -> None:
         secured = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         secured.load_cert_chain(*pair)
     gateway = Gateway(state, places)
-    await io_state.check(state, gateway.read)
+    await io_state.first_check(state, gateway.read)
     listener = Listener(gateway.handle)
     serving = listener.serve(state.settings["host"], state.settings["port"], secured)
     jobs = [asyncio.create_task(job) for job in (serving, io_state.watch(state, gateway.read), io_state.keep(state))]
@@ -527,6 +534,7 @@ async def run(settings: str, folder: str, *pair: str) -> None:
         job.cancel()
     await listener.stop()
     await gateway.session.close()
+    await gateway.fresh.close()
     await state.save()
     for job in failed:
         job.result()

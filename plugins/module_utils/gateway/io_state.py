@@ -28,6 +28,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.gateway import client
 _PROBE_SECONDS, _LEAST_SECONDS, _SAVE_SECONDS = 5.0, 2.0, 5.0
 #: Seconds for the answer of a proof, which may be the first one of a server.
 _PROOF_SECONDS = 120.0
+#: Seconds that the gateway's own start waits for proofs.
+_FIRST_SECONDS = 10.0
 _PROVES = "its first answer is compared with the golden record"
 _SLOW = "timed out"
 #: A server that became healthy: by itself, or after its rest.
@@ -119,7 +121,8 @@ class State:
         self.errors: dict[str, str] = {}
         self.checked: dict[str, int] = {}
         self.busy = dict.fromkeys(self.entries, 0)
-        #: The running proof of each entry that returns.
+        #: The entries that have to prove themselves since their last failure, and the running proofs.
+        self.unproven = {entry.id for entry in self.entries.values() if entry.proof}
         self.proofs: dict[str, asyncio.Task[str]] = {}
         #: The healthy entries whose last check timed out.
         self.slow: set[str] = set()
@@ -212,12 +215,12 @@ async def check(state: State, read: Read) -> None:
         state.say(name, f"a check {found.pop(name)}, so the next one decides")
         state.wake.set()
     for entry in entries:
-        if (
-            entry.proof
-            and entry.id in state.errors
-            and entry.id not in found
-            and (error := _proven(state, entry, read))
-        ):
+        if entry.proof and entry.id in found:
+            # An earlier proof is of another start.
+            state.unproven.add(entry.id)
+            if task := state.proofs.pop(entry.id, None):
+                task.cancel()
+        elif entry.id in state.unproven and (error := _proven(state, entry, read)):
             found[entry.id] = error
     for name in state.errors.keys() | found.keys():
         if state.errors.get(name) != found.get(name):
@@ -237,13 +240,26 @@ def _proven(state: State, entry: Entry, read: Read) -> str:
     if not task.done():
         return _PROVES
     del state.proofs[entry.id]
+    if not task.result():
+        state.unproven.discard(entry.id)
     return task.result()
 
 
+async def first_check(state: State, read: Read) -> None:
+    """Check all models, and wait a moment for the proofs, so that the gateway begins with all that are ready."""
+    await check(state, read)
+    if state.proofs:
+        await asyncio.wait(state.proofs.values(), timeout=_FIRST_SECONDS)
+        await check(state, read)
+
+
 async def _prove(entry: Entry, read: Read) -> str:
-    """Return why the answer of a server is not the record's, "" if it is."""
+    """Return why the answer of a server is not the record's, "" if it is, or if the server has another model."""
     try:
         async with asyncio.timeout(_PROOF_SECONDS):
+            status, text = await read(entry, "/v1/models", entry.key, b"")
+            if status == 200 and not proof.serves(entry.proof, entry.name, text.decode("utf-8", "replace")):
+                return ""
             body = proof.request(entry.proof, entry.name, secrets.token_hex(16))
             status, text = await read(entry, proof.PATH, entry.key, body)
     except TimeoutError:
@@ -309,7 +325,8 @@ async def _wake(state: State, entry: Entry, read: Read) -> str:
     found, limit = HEALTHY, time.monotonic() + _STOP_SECONDS
     try:
         while time.monotonic() < limit:
-            if not await probe(entry, read):
+            if not await probe(entry, read) and not (entry.id in state.unproven and await _prove(entry, read)):
+                state.unproven.discard(entry.id)
                 if error := state.errors.pop(entry.id, ""):
                     state.say(entry.id, f"healthy after: {error}")
                 return found

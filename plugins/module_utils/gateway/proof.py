@@ -23,10 +23,22 @@ PATH, MOST = table.COMPLETIONS, 1 << 20
 _QUESTION = "completion"
 
 
-def of_record(record: Record, bounds: Bounds) -> dict[str, Any]:
-    """Return the settings of a proof {answer, bounds}, {} if the record has no such request."""
+def of_record(record: Record, bounds: Bounds, root: str) -> dict[str, Any]:
+    """Return the settings of a proof {answer, bounds, root}, {} if the record has no such request.
+
+    ``root``: the origin of the model, as the server reports it.
+    """
     answer = record.run.answers.get(_QUESTION)
-    return {"answer": asdict(answer), "bounds": asdict(bounds)} if answer and answer.prompt else {}
+    return {"answer": asdict(answer), "bounds": asdict(bounds), "root": root} if answer and answer.prompt else {}
+
+
+def serves(given: Mapping[str, Any], name: str, text: str) -> bool:
+    """Whether a list of models has the recorded one. A playbook may have switched to another under the same name."""
+    try:
+        parse.served(text, name, given["root"])
+    except parse.InvalidError:
+        return False
+    return True
 
 
 def request(given: Mapping[str, Any], model: str, salt: str) -> bytes:

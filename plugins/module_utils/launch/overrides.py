@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: The role that records the image's ID on a node, as files: {image: id}.
 IMAGE_ROLE = "vllm_runtime"
+#: The role that patches vLLM.
+PATCH_ROLE = "vllm_patch"
 #: List variables and their separators. The user's entries and the collection's are merged.
 _LISTS: Mapping[str, str] = {"VLLM_DISABLED_KERNELS": ",", "LD_PRELOAD": ":"}
 

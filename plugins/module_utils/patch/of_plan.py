@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.launch.overrides import PATCH_ROLE
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import PatchSettings
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment, Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import TABLES
 
-ROLE = "vllm_patch"
+ROLE = PATCH_ROLE
 
 
 def options(plan: Plan, settings: PatchSettings, copy: Mapping[str, Any]) -> dict[str, Any]:

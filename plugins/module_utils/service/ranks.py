@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access, tls
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
@@ -147,7 +148,8 @@ def vllm(plan: Plan, settings: ServiceSettings, learned: Learned) -> Service:
     inputs = [
         *map(overrides.rank_environment, plan.nodes),
         *(node.additions for node in plan.nodes),
-        learned.api_key,
+        # A worker has the key only for the fallback.
+        learned.api_key if plan.node.head else "",
         plan.api_tls.digest if plan.api_tls else "",
         *learned.secrets,
     ]
@@ -183,13 +185,19 @@ def fallback(plan: Plan, _settings: ServiceSettings, learned: Learned) -> Servic
         ["Wants=network-online.target", "After=network-online.target", *_attempts(plan)],
         service,
     )
+    # Of the roles' overrides, those of the patches are for each model.
+    patches = {role: each for role, each in plan.node.additions.items() if role == overrides.PATCH_ROLE}
+    environment = overrides.rank_environment(replace(plan.node, environment=given.environment, additions=patches))
+    # A drain is for the cluster's model.
+    environment["GB10_DRAIN"] = "fallback.drain"
     own = [
         unit.settings(paths.FALLBACK_SETTINGS, gates.of_fallback(plan, given)),
-        {"path": paths.FALLBACK_ENVIRONMENT, "content": systemd.environment_file(given.environment)},
+        {"path": paths.FALLBACK_ENVIRONMENT, "content": systemd.environment_file(environment)},
         paths.program_file("gates"),
     ]
+    changed = [each.get("files", {}) for each in patches.values()]
     guard, folders = _guard() if plan.api_key else ([], ())
-    return Service(paths.FALLBACK_UNIT, text, [given.environment, learned.api_key], [*guard, *own], folders)
+    return Service(paths.FALLBACK_UNIT, text, [environment, changed, learned.api_key], [*guard, *own], folders)
 
 
 def _guard() -> tuple[list[dict[str, str]], tuple[str, ...]]:

@@ -18,6 +18,7 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleError, AnsibleUndefinedVariable
@@ -111,6 +112,8 @@ def _sources(step: Decision, values: Mapping[str, Any], settings: dict[str, Any]
     settings["gb10_runtime_lock"] = sources.lock(values)
     nodes = len(step.variable(variables, "gb10_nodes", []))
     found = sources.recipe(values, inventory, nodes, read)
+    records = step.variable(variables, "gb10_records", f"{inventory}/.gb10")
+    golden = str(values["golden_directory"] or f"{records}/golden")
     secrets = sources.secrets(values, head, address, read)
     secrets["client"] |= {"user": user, "port": "" if port == "22" else port, "identity": identity}
     return {
@@ -121,8 +124,7 @@ def _sources(step: Decision, values: Mapping[str, Any], settings: dict[str, Any]
         "nccl_patches": sources.patches_of_nccl(values["nccl_sm121_build_patches"], inventory),
         **secrets,
         "gateway": host in variables["groups"].get("gateway", ()),
-        "golden_directory": values["golden_directory"]
-        or f"{step.variable(variables, 'gb10_records', f'{inventory}/.gb10')}/golden",
+        "golden_directory": str(Path(golden).expanduser().resolve()),
     }
 
 

@@ -60,15 +60,19 @@ def beside(
 ) -> Iterator[Beside]:
     folder, worker = tmp_path_factory.mktemp("fallback"), cluster.groups["worker"][0]
     (folder / "hosts.yml").write_text(json.dumps({"gateway": {"hosts": {worker: {}}}}), encoding="utf-8")
+    place = f"/srv/models/{SMALL}"
+    config = json.loads(workers[0].check_output(f"cat {place}/config.json"))
+    size = int(workers[0].check_output(f"stat --format=%s {place}/model.safetensors"))
     given = {
-        "gb10_fallback_model": f"/srv/models/{SMALL}",
+        "gb10_models": {SMALL: {"path": place, "config": config, "weights_bytes": size}},
+        "gb10_fallback_model": SMALL,
         "gb10_fallback_args": list(cluster.variable("gb10_vllm_extra_args", [])),
         "gateway_fallbacks": {MODEL: [SMALL]},
         "golden_directory": str(folder / "golden"),
     }
     found = replace(cluster, arguments=["--inventory", str(folder / "hosts.yml"), *cluster.arguments, *extra(**given)])
+    found.play("golden", golden_record=True).assert_ok()
     try:
-        found.play("golden", golden_record=True).assert_ok()
         found.site().assert_ok()
         with client_of(found, workers[0], folder) as client:
             yield Beside(found, workers[0], client)

@@ -105,11 +105,15 @@ def test_a_second_plan_has_the_same_variables() -> None:
         ({"model": "gpt-oss-120b"}, "gb10_fallback_model", ""),
         ({"model": "no-such-model-xyz"}, "gb10_fallback_model", "no-such-model-xyz"),
         ({"gb10_fallback_memory": 0}, "gb10_fallback_memory", "0 GiB"),
-        ({"gb10_fallback_memory": 200}, "gb10_memory_reserve", "225 GiB"),
+        ({"gb10_fallback_memory": 200}, "gb10_fallback_memory", "200 GiB"),
         ({"gb10_fallback_port": 8000}, "gb10_fallback_port", "8000 is also gb10_api_port"),
         ({"gb10_fallback_port": 80}, "gb10_fallback_port", "80"),
         ({"gb10_fallback_args": ["--no-such-option=1"]}, "gb10_fallback_args[0]", "--no-such-option"),
         ({"model": "qwen3-embedding-8b"}, "gb10_fallback_model", "is of the kind embed"),
+        ({"model": "/srv/models/own"}, "gb10_fallback_model", "its config.json is not known"),
+        ({"model": "gemma-4-26b-a4b-nvfp4", "gb10_fallback_memory": 40}, "gb10_fallback_model", "its draft"),
+        ({"gb10_fallback_args": ["--served-model-name=x"]}, "gb10_fallback_args.--served-model-name", "it is set"),
+        ({"gb10_served_model_name": SMALL}, "gb10_fallback_model", "that of the cluster's model"),
     ],
 )
 def test_a_fallback_that_cannot_be_served_is_a_problem_of_its_variables(
@@ -117,10 +121,7 @@ def test_a_fallback_that_cannot_be_served_is_a_problem_of_its_variables(
 ) -> None:
     found = mistakes(nodes(**changed))
     assert [problem for problem in found if problem.path.startswith(path) and words in problem.found], found
-    names = {problem.path for problem in found}
-    assert not any(name.startswith(("gb10_model", "gb10_vllm_extra_args", "gb10_max_model_len")) for name in names), (
-        found
-    )
+    assert all(problem.path.startswith("gb10_fallback_") for problem in found), found
 
 
 def test_its_port_must_be_free_on_its_node_alone() -> None:
@@ -133,6 +134,20 @@ def test_its_port_must_be_free_on_its_node_alone() -> None:
     assert problem.path == "nodes[1].gb10_fallback_port" and "grafana" in problem.found
     given[1]["observed"]["listeners"] = [{**other, "unit": "gb10-fallback.service"}]
     assert planned(given)
+
+
+def test_a_node_with_a_name_as_its_address_can_have_one() -> None:
+    given = nodes(1)
+    given[1]["address"] = "spark2.local"
+    assert planned(given)["fallback"]["node"] == "spark2"
+
+
+def test_a_problem_of_its_node_alone_has_the_place_of_the_node() -> None:
+    """The fallback compiles kernels, which the cluster's model does not: its node needs a compiler."""
+    given = nodes(1)
+    given[1]["observed"]["gpu"]["gpus"] = []
+    found = mistakes(given)
+    assert {problem.path for problem in found} == {"nodes[1].gpu"} and len(found) == 1
 
 
 def test_the_plan_shows_it() -> None:

@@ -18,8 +18,8 @@ ANSWER = Answer(" Rome.", (1, 2, 3), (7, 8), (-0.1, -0.2), ({7: -0.1, 9: -2.5}, 
 BOUNDS = Bounds(tie=0.5, distance=0.25, perplexity_change=0.1, perplexity=100.0, strict=False)
 RECORD = Record(Identity("a/b", "c", "fp8"), "2026-12-01", Run({"completion": ANSWER}, None, None, "0.33.0"))
 #: As the settings of the program have it.
-PROOF: Any = json.loads(json.dumps(proof.of_record(RECORD, BOUNDS)))
-SERVED = json.dumps({"data": [{"id": "big"}]}).encode()
+PROOF: Any = json.loads(json.dumps(proof.of_record(RECORD, BOUNDS, "/srv/big")))
+SERVED = {"data": [{"id": "big", "root": "/srv/big", "max_model_len": 1024}]}
 
 
 def response(*tokens: int, shift: float = 0) -> str:
@@ -35,7 +35,7 @@ def response(*tokens: int, shift: float = 0) -> str:
 def test_a_record_without_the_request_or_its_prompt_gives_no_proof() -> None:
     assert PROOF["answer"]["tokens"] == [7, 8]
     for answers in ({}, {"chat": ANSWER}, {"completion": replace(ANSWER, prompt=())}):
-        assert proof.of_record(replace(RECORD, run=replace(RECORD.run, answers=answers)), BOUNDS) == {}
+        assert proof.of_record(replace(RECORD, run=replace(RECORD.run, answers=answers)), BOUNDS, "/srv/big") == {}
 
 
 def test_the_request_has_the_recorded_prompt_and_a_new_salt() -> None:
@@ -67,11 +67,13 @@ class Pair:
         model |= {"url": "http://127.0.0.1:9/v1", "variable": "", "proof": given}
         settings = {"models": [model], "fallbacks": {}, "health_interval": 10, "clients": str(folder / "clients")}
         self.state, self.answers, self.asked = State(settings, str(folder)), list[Any](), 0
-        self.state.errors = {"gb10/big": "refused"}
+        self.down, self.served = False, SERVED
 
     async def read(self, _entry: Entry, path: str, _key: str, body: bytes) -> tuple[int, bytes]:
+        if self.down:
+            raise ConnectionRefusedError("refused")
         if not body:
-            return 200, SERVED if path == "/v1/models" else b""
+            return 200, json.dumps(self.served).encode() if path == "/v1/models" else b""
         assert path == "/v1/completions"
         self.asked += 1
         answer = self.answers.pop(0)
@@ -86,26 +88,80 @@ class Pair:
         return self.state.errors.get("gb10/big", "")
 
 
-def test_a_server_returns_after_its_proof(tmp_path: Path) -> None:
+async def settled(pair: Pair) -> str:
+    """Check until no proof runs, and return the error."""
+    await pair.check()
+    while pair.state.proofs:
+        await asyncio.wait(pair.state.proofs.values(), timeout=30)
+        # The end of a proof brings the next check.
+        assert pair.state.wake.is_set()
+        pair.state.wake.clear()
+        found = await pair.check()
+        if found != io_state._PROVES:
+            return found
+    return pair.state.errors.get("gb10/big", "")
+
+
+def test_a_server_is_used_after_its_proof(tmp_path: Path) -> None:
     pair = Pair(tmp_path)
     pair.answers = [response(7, 9), response(7, 8)]
 
-    async def checks() -> list[str]:
-        found = []
-        for _check in range(4):
-            found.append(await pair.check())
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            # The end of a proof brings the next check.
-            found.append(str(pair.state.wake.is_set()))
-            pair.state.wake.clear()
-        return found
+    async def checks() -> None:
+        assert await pair.check() == io_state._PROVES
+        assert "differs from the record" in await settled(pair)
+        assert await settled(pair) == "" and pair.asked == 2
+        assert await pair.check() == "" and pair.asked == 2, "a healthy server proves nothing"
 
-    before, _wake, wrong, *_more, again, _none, after, _end = asyncio.run(checks())
-    assert before == again == io_state._PROVES and _wake == "True"
-    assert "differs from the record" in wrong
-    assert after == "" and pair.asked == 2
-    assert asyncio.run(pair.check()) == "" and pair.asked == 2, "a healthy server proves nothing"
+    asyncio.run(checks())
+
+
+def test_each_failure_needs_a_new_proof(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    pair.answers = [response(7, 8)] * 2
+
+    async def checks() -> None:
+        assert await pair.check() == io_state._PROVES
+        await asyncio.wait(pair.state.proofs.values(), timeout=30)
+        # The server ends after its proof, and before the check that would use it.
+        pair.down = True
+        assert await pair.check() == "refused" and not pair.state.proofs
+        pair.down = False
+        assert await pair.check() == io_state._PROVES
+        assert await settled(pair) == "" and pair.asked == 2
+
+    asyncio.run(checks())
+
+
+def test_a_woken_server_proves_itself_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_state, "_LEAST_SECONDS", 0.01)
+    pair = Pair(tmp_path)
+    pair.answers = [response(7, 9), response(7, 8)]
+    entry = pair.state.entries["gb10/big"]
+
+    async def woken() -> str:
+        pair.state.errors = {"gb10/big": "refused"}
+        return await io_state.woken(pair.state, [entry.id], pair.read)
+
+    assert asyncio.run(woken()) == io_state.HEALTHY
+    assert pair.asked == 2 and pair.state.errors == {} and pair.state.unproven == set()
+
+
+def test_the_gateway_begins_with_the_servers_that_are_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair(tmp_path)
+    pair.answers = [response(7, 8)]
+    asyncio.run(io_state.first_check(pair.state, pair.read))
+    assert pair.state.errors == {}
+    monkeypatch.setattr(io_state, "_FIRST_SECONDS", 0.01)
+    slow = Pair(tmp_path)
+    slow.answers = [None]
+    asyncio.run(io_state.first_check(slow.state, slow.read))
+    assert slow.state.errors == {"gb10/big": io_state._PROVES}
+
+
+def test_another_model_of_the_same_name_needs_no_proof(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    pair.served = {"data": [{"id": "big", "root": "/srv/other", "max_model_len": 1024}]}
+    assert asyncio.run(settled(pair)) == "" and pair.asked == 0
 
 
 @pytest.mark.parametrize(
@@ -115,18 +171,12 @@ def test_a_server_returns_after_its_proof(tmp_path: Path) -> None:
 def test_a_server_without_the_answer_stays_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Any, reason: str
 ) -> None:
-    monkeypatch.setattr(io_state, "_PROOF_SECONDS", 0.01)
+    monkeypatch.setattr(io_state, "_PROOF_SECONDS", 0.05)
     pair = Pair(tmp_path)
     pair.answers = [answer]
-
-    async def twice() -> str:
-        await pair.check()
-        await asyncio.wait(pair.state.proofs.values(), timeout=30)
-        return await pair.check()
-
-    assert asyncio.run(twice()) == reason
+    assert asyncio.run(settled(pair)) == reason
 
 
-def test_a_model_without_a_record_returns_by_its_health(tmp_path: Path) -> None:
+def test_a_model_without_a_record_needs_health_alone(tmp_path: Path) -> None:
     pair = Pair(tmp_path, {})
     assert asyncio.run(pair.check()) == "" and pair.asked == 0
