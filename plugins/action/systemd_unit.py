@@ -18,6 +18,9 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils import program
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
+#: Service -> the registered version of its key, if it is not the API's.
+_KEYS = {"fallback": "__vllm_fallback_key"}
+
 
 class ActionModule(Decision):
     """Plans the service, and replaces each entry's program by its content."""
@@ -51,6 +54,6 @@ class ActionModule(Decision):
         content = "" if renewed and self.check_mode else read.get("content", "")
         return Learned(
             token=tokens.digest(plan, name, content, renewed),
-            api_key=self.variable(variables, "gb10_api_key_state", {}).get("version", ""),
+            api_key=self.variable(variables, _KEYS.get(name, "gb10_api_key_state"), {}).get("version", ""),
             secrets=[state.get("version", "") for state in secrets.values()],
         )

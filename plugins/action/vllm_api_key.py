@@ -20,6 +20,6 @@ class ActionModule(Decision):
         arguments = dict(self._task.args)
         if arguments.pop("planned", False):
             plan = self.plan(variables)
-            arguments["state"] = "present" if plan.keyed else "absent"
+            arguments["state"] = "present" if plan.node.head and plan.api_key else "absent"
             arguments["environment"] = overrides.rank_environment(plan.node)
         return self.module(arguments, variables)

@@ -117,7 +117,7 @@ def keys(step: Decision, variables: Mapping[str, Any]) -> dict[str, str]:
     found = {result["item"]["key"]: content.strip() for result, content in _contents(step, variables, _KEYS)}
     small = step.variable(variables, _FALLBACK_KEY, {})
     if "content" in small:
-        mine = step.plan(variables).head.name
+        mine = step.variable(variables, "gb10_plan")["head"]["name"]
         cluster = next(name for name, head in setting(step, variables, "clusters").items() if head == mine)
         found[plan.of_fallback(cluster)] = base64.b64decode(small["content"]).decode().strip()
     return {**setting(step, variables, "model_keys"), **found}

@@ -22,7 +22,7 @@ HUB_MODEL = "/etc/gb10/hub-model.json"
 #: The role ray_cluster generates the token there: 256 bits as hexadecimal digits.
 RAY_TOKEN = "/etc/gb10/ray.token"
 GENERATED_TOKEN = re.compile(r"[0-9a-f]{64}\n?")
-#: The API key: for users and modules, and for the server's unit, on the head. The node of a fallback has its own.
+#: The API key: for users and modules, and for the server's unit. Only the head has it.
 API_KEY = ("/etc/gb10/api.key", "/etc/gb10/api.env")
 #: The API's certificate, its key and its CA, on the head.
 CERTIFICATE = "/etc/gb10/tls"
@@ -72,9 +72,10 @@ CLOSED_PACKAGES = tuple(
 )
 #: The settings of the gates before each start.
 GATES_SETTINGS = "/etc/gb10/gates.json"
-#: The fallback of the gateway: its unit, the settings of its gates, and its variables.
+#: The fallback of the gateway: its unit, the settings of its gates, its variables, and its own key as API_KEY.
 FALLBACK_UNIT, FALLBACK_SETTINGS = "gb10-fallback.service", "/etc/gb10/fallback.json"
 FALLBACK_ENVIRONMENT = "/etc/gb10/fallback.env"
+FALLBACK_KEY = ("/etc/gb10/fallback.key", "/etc/gb10/fallback.key.env")
 #: The gateway: its unit and settings, the API keys of its models, and its user, whose home has its counts.
 GATEWAY_UNIT, GATEWAY_USER, GATEWAY_FOLDER = "gb10-gateway.service", "gb10-gateway", "/etc/gb10/gateway"
 GATEWAY_ENVIRONMENT = "/etc/gb10/gateway.env"
@@ -112,6 +113,8 @@ OF_ROLES: Mapping[str, str] = {
     "ca": CA,
     "certificate": CERTIFICATE,
     "fallback_environment": FALLBACK_ENVIRONMENT,
+    "fallback_key": FALLBACK_KEY[0],
+    "fallback_key_environment": FALLBACK_KEY[1],
     "fallback_settings": FALLBACK_SETTINGS,
     "gateway": GATEWAY_FOLDER,
     "gateway_environment": GATEWAY_ENVIRONMENT,

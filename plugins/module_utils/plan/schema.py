@@ -403,11 +403,6 @@ class Plan:
         """The fallback if the plan's node has it."""
         return self.fallback if self.fallback and self.fallback.node == self.node.name else None
 
-    @property
-    def keyed(self) -> bool:
-        """Whether the plan's node has the API's key: the head, and the node of the fallback."""
-        return self.api_key and (self.node.head or self.own_fallback is not None)
-
     def at(self, node: PlannedNode) -> Plan:
         """Return the plan of another node."""
         return replace(self, node=node)

@@ -148,8 +148,7 @@ def vllm(plan: Plan, settings: ServiceSettings, learned: Learned) -> Service:
     inputs = [
         *map(overrides.rank_environment, plan.nodes),
         *(node.additions for node in plan.nodes),
-        # A worker has the key only for the fallback.
-        learned.api_key if plan.node.head else "",
+        learned.api_key,
         plan.api_tls.digest if plan.api_tls else "",
         *learned.secrets,
     ]
@@ -173,7 +172,7 @@ def fallback(plan: Plan, _settings: ServiceSettings, learned: Learned) -> Servic
     files = [f"--settings={paths.FALLBACK_SETTINGS}", f"--environment={paths.FALLBACK_ENVIRONMENT}"]
     service = [
         f"User={plan.user}",
-        *([f"LoadCredential=api.env:{paths.API_KEY[1]}"] if plan.api_key else []),
+        *([f"LoadCredential=api.env:{paths.FALLBACK_KEY[1]}"] if plan.api_key else []),
         unit.INPUTS,
         "WorkingDirectory=~",
         f"ExecStart={systemd.exec_line([*gates.argv(name, own=files), *argv])}",

@@ -150,6 +150,7 @@ NODE: Sequence[Place] = (
     Place(f"{paths.UNIT_FOLDER}/{paths.FALLBACK_UNIT}", "unit", "file"),
     Place(paths.FALLBACK_SETTINGS, "settings of the gates of the fallback", "file"),
     Place(paths.FALLBACK_ENVIRONMENT, "variables of the fallback", "file"),
+    *(Place(path, "key of the fallback's API", "file") for path in paths.FALLBACK_KEY),
     *(Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{unit}", "start at boot", "file") for unit in paths.UNITS),
     *(Place(f"{paths.UNIT_FOLDER}/{unit}", "unit", "file") for unit in paths.UNITS),
     Place("/usr/local/lib/gb10", "the program that verifies the API key", "tree"),

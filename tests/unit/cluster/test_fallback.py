@@ -78,15 +78,6 @@ def test_its_command_has_the_key_and_no_part_of_the_clusters() -> None:
     assert checked["memory"] == given.own_fallback.needs > 16 * GIB
 
 
-def test_only_the_head_and_its_node_have_the_key() -> None:
-    plan = planned(nodes(1))
-    assert [typed(node_plan(plan, name)).keyed for name in ("spark1", "spark2")] == [True, True]
-    alone = planned(nodes(0))
-    assert [typed(node_plan(alone, name)).keyed for name in ("spark1", "spark2")] == [True, False]
-    open_api = planned(nodes(1, gb10_api_key_enabled=False, gb10_api_host="127.0.0.1"))
-    assert not typed(node_plan(open_api, "spark2")).keyed
-
-
 def test_a_second_plan_has_the_same_variables() -> None:
     """Roles record launch overrides in the first run. They must not restart the fallback in the second one."""
     first = nodes()
