@@ -87,9 +87,19 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
             )
         ]
     inputs = cluster_model.with_image(inputs)
+    if not inputs.head.settings.fallback_model:
+        return _cluster(inputs, known_variables)
     small, small_problems = _fallback(inputs, known_variables)
-    if inputs.head.settings.fallback_model and fallback.fits(inputs):
-        inputs = fallback.without(inputs)
+    planned, problems = _cluster(fallback.without(inputs) if fallback.fits(inputs) else inputs, known_variables)
+    reported = {problem.path for problem in problems}
+    problems += [problem for problem in small_problems if problem.path not in reported]
+    if planned and small:
+        problems += fallback.same_name(small, planned.served_model_name)
+    return (replace(planned, fallback=small) if planned and not problems else None), problems
+
+
+def _cluster(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[Plan | None, list[Problem]]:
+    """Return the plan of the cluster's model, None if there is a problem, and every problem."""
     settings = inputs.head.settings
     input_problems = cluster_checks.check(inputs, known_variables)
     runtime = runtime_of(inputs)
@@ -114,10 +124,6 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
         *fabric.link_problems,
         *model_problems,
     ]
-    reported = {problem.path for problem in problems}
-    problems += [problem for problem in small_problems if problem.path not in reported]
-    if small and model:
-        problems += fallback.same_name(small, settings.served_model_name or model.name)
     if not model or any(problem.path in _RELEASE for problem in problems):
         return None, problems
     if any(problem.path in _SIZES for problem in problems):
@@ -146,15 +152,12 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
     decision = serve_plan.decide(serving)
     problems += decision.problems
     problems += node_checks.check_compilers(inputs.nodes, decision.compiled)
-    planned = None if problems else _plan(inputs, fabric, ranks, runtime, nccl, model, serving, decision)
-    return (replace(planned, fallback=small) if planned else None), problems
+    return (None if problems else _plan(inputs, fabric, ranks, runtime, nccl, model, serving, decision)), problems
 
 
 def _fallback(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[Fallback | None, list[Problem]]:
-    """Return the fallback, None without one, and its problems."""
+    """Return the fallback, None if there is a problem, and every problem."""
     settings, node = inputs.head.settings, fallback.host(inputs)
-    if not settings.fallback_model:
-        return None, []
     alone, found = plan(fallback.cluster_of(inputs, node), known_variables) if node else (None, [])
     found = [*fallback.problems(inputs, found), *(fallback.unfit(alone) if alone else [])]
     return (fallback.of_plan(alone, settings.fallback_port) if alone and not found else None), found

@@ -84,7 +84,7 @@ class Gateway:
         self._reading, self._answers = asyncio.Lock(), asyncio.Lock()
         self._silence = float(state.settings["silence_timeout"])
         self.session = self._session(places, keepalive_timeout=_KEPT_SECONDS)
-        # For models with fallbacks: the host of a kept connection may be gone, and only a new connection shows it.
+        # For models with another server: the host of a kept connection may be gone, and only a new one shows it.
         self.fresh = self._session(places, force_close=True)
 
     def _session(self, places: io_state.Places, **options: Any) -> Any:
@@ -327,7 +327,8 @@ class Gateway:
 
     async def _post(self, request: Any, route: requests.Route, body: bytes, entry: Entry) -> Any:
         headers = forward.request_headers(request.headers, entry.key) | {"Content-Length": str(len(body))}
-        session = self.fresh if entry.name in self.state.gateway.fallbacks else self.session
+        others = len(self.state.gateway.models[entry.name]) > 1 or self.state.gateway.fallbacks.get(entry.name)
+        session = self.fresh if others else self.session
         try:
             # A server that sends interim answers without end is never silent.
             async with asyncio.timeout(self._silence + limits.BODY_SECONDS):
@@ -532,6 +533,8 @@ async def run(settings: str, folder: str, *pair: str) -> None:
     failed = [job for job in jobs if job.done()]
     for job in jobs:
         job.cancel()
+    for proof in state.proofs.values():
+        proof.cancel()
     await listener.stop()
     await gateway.session.close()
     await gateway.fresh.close()

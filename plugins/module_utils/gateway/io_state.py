@@ -28,6 +28,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.gateway import client
 _PROBE_SECONDS, _LEAST_SECONDS, _SAVE_SECONDS = 5.0, 2.0, 5.0
 #: Seconds for the answer of a proof, which may be the first one of a server.
 _PROOF_SECONDS = 120.0
+#: Seconds between two checks at most, if models have proofs.
+_PROVEN_INTERVAL = 15
 #: Seconds that the gateway's own start waits for proofs.
 _FIRST_SECONDS = 10.0
 _PROVES = "its first answer is compared with the golden record"
@@ -124,6 +126,8 @@ class State:
         #: The entries that have to prove themselves since their last failure, and the running proofs.
         self.unproven = {entry.id for entry in self.entries.values() if entry.proof}
         self.proofs: dict[str, asyncio.Task[str]] = {}
+        #: Why the last proof of an entry since its last failure was refused.
+        self.refused: dict[str, str] = {}
         #: The healthy entries whose last check timed out.
         self.slow: set[str] = set()
         self.wake = asyncio.Event()
@@ -181,10 +185,13 @@ class State:
 
 async def watch(state: State, read: Read) -> None:
     """Check all models regularly, and soon after a failed request."""
+    interval = state.settings["health_interval"]
+    # A failure that no check has seen would need no proof.
+    interval = min(interval, _PROVEN_INTERVAL) if any(entry.proof for entry in state.entries.values()) else interval
     while True:
         await asyncio.sleep(_LEAST_SECONDS)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(state.wake.wait(), max(0.0, state.settings["health_interval"] - _LEAST_SECONDS))
+            await asyncio.wait_for(state.wake.wait(), max(0.0, interval - _LEAST_SECONDS))
         state.wake.clear()
         await check(state, read)
 
@@ -208,24 +215,31 @@ async def check(state: State, read: Read) -> None:
     entries = list(state.entries.values())
     results = await asyncio.gather(*(probe(entry, read) for entry in entries))
     found = {entry.id: error for entry, error in zip(entries, results, strict=True) if error}
-    late = {name for name in found if found[name] == _SLOW and name in state.checked and name not in state.errors}
+    waiting = state.errors.keys() - state.proofs.keys()
+    late = {name for name in found if found[name] == _SLOW and name in state.checked and name not in waiting}
     # A second time in a row, it is an error like any other.
     state.slow = late - state.slow
     for name in state.slow:
         state.say(name, f"a check {found.pop(name)}, so the next one decides")
         state.wake.set()
-    for entry in entries:
-        if entry.proof and entry.id in found:
-            # An earlier proof is of another start.
-            state.unproven.add(entry.id)
-            if task := state.proofs.pop(entry.id, None):
-                task.cancel()
-        elif entry.id in state.unproven and (error := _proven(state, entry, read)):
-            found[entry.id] = error
+    found |= {entry.id: error for entry in entries if (error := _unproven(state, entry, entry.id in found, read))}
     for name in state.errors.keys() | found.keys():
         if state.errors.get(name) != found.get(name):
             state.say(name, found.get(name, "healthy again"))
     state.errors, state.checked = found, dict.fromkeys(state.entries, int(time.time()))
+
+
+def _unproven(state: State, entry: Entry, failed: bool, read: Read) -> str:
+    """Return why the proof of a server lets it not be used yet, "" if it may be, or if its check failed."""
+    if not failed:
+        return _proven(state, entry, read) if entry.id in state.unproven else ""
+    if entry.proof:
+        # An earlier proof is of another start.
+        state.unproven.add(entry.id)
+        state.refused.pop(entry.id, None)
+        if task := state.proofs.pop(entry.id, None):
+            task.cancel()
+    return ""
 
 
 def _proven(state: State, entry: Entry, read: Read) -> str:
@@ -238,11 +252,19 @@ def _proven(state: State, entry: Entry, read: Read) -> str:
         task = state.proofs[entry.id] = asyncio.create_task(_prove(entry, read))
         task.add_done_callback(lambda _task: state.wake.set())
     if not task.done():
-        return _PROVES
+        return state.refused.get(entry.id, _PROVES)
     del state.proofs[entry.id]
-    if not task.result():
+    return _proved(state, entry, task.result())
+
+
+def _proved(state: State, entry: Entry, error: str) -> str:
+    """Note the result of a proof, and return it."""
+    state.refused.pop(entry.id, None)
+    if error:
+        state.refused[entry.id] = error
+    else:
         state.unproven.discard(entry.id)
-    return task.result()
+    return error
 
 
 async def first_check(state: State, read: Read) -> None:
@@ -325,8 +347,9 @@ async def _wake(state: State, entry: Entry, read: Read) -> str:
     found, limit = HEALTHY, time.monotonic() + _STOP_SECONDS
     try:
         while time.monotonic() < limit:
-            if not await probe(entry, read) and not (entry.id in state.unproven and await _prove(entry, read)):
-                state.unproven.discard(entry.id)
+            if not await probe(entry, read):
+                if entry.id in state.unproven and _proved(state, entry, await _prove(entry, read)):
+                    return ""
                 if error := state.errors.pop(entry.id, ""):
                     state.say(entry.id, f"healthy after: {error}")
                 return found

@@ -142,6 +142,7 @@ def test_a_woken_server_proves_itself_too(tmp_path: Path, monkeypatch: pytest.Mo
         pair.state.errors = {"gb10/big": "refused"}
         return await io_state.woken(pair.state, [entry.id], pair.read)
 
+    assert asyncio.run(woken()) == "" and pair.state.unproven == {entry.id}
     assert asyncio.run(woken()) == io_state.HEALTHY
     assert pair.asked == 2 and pair.state.errors == {} and pair.state.unproven == set()
 
@@ -180,3 +181,63 @@ def test_a_server_without_the_answer_stays_away(
 def test_a_model_without_a_record_needs_health_alone(tmp_path: Path) -> None:
     pair = Pair(tmp_path, {})
     assert asyncio.run(pair.check()) == "" and pair.asked == 0
+
+
+def test_a_refused_server_keeps_its_reason_while_it_proves_again(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    pair.answers = [response(7, 9), response(7, 9)]
+
+    async def checks() -> None:
+        refused = await settled(pair)
+        assert "differs from the record" in refused
+        assert await pair.check() == refused and pair.state.proofs
+        pair.down = True
+        assert await pair.check() == "refused"
+        pair.down = False
+        assert await pair.check() == io_state._PROVES, "a new start"
+
+    asyncio.run(checks())
+
+
+def test_a_slow_check_does_not_end_a_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair(tmp_path)
+    pair.answers = [response(7, 8)]
+
+    async def checks() -> None:
+        assert await pair.check() == io_state._PROVES
+        (task,) = pair.state.proofs.values()
+        with monkeypatch.context() as patched:
+            patched.setattr(io_state, "probe", slow)
+            await pair.check()
+        await asyncio.wait([task], timeout=30)
+        assert not task.cancelled() and await pair.check() == ""
+
+    async def slow(_entry: Entry, _read: Any) -> str:
+        return io_state._SLOW
+
+    asyncio.run(checks())
+
+
+def test_models_with_a_proof_are_checked_at_least_every_15_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    async def wait(waited: Any, seconds: float) -> None:
+        waited.close()
+        waits.append(seconds)
+        raise TimeoutError if len(waits) == 1 else asyncio.CancelledError
+
+    async def checked(_state: State, _read: Any) -> None:
+        return
+
+    monkeypatch.setattr(io_state, "_LEAST_SECONDS", 0.01)
+    monkeypatch.setattr(io_state, "check", checked)
+    monkeypatch.setattr(io_state.asyncio, "wait_for", wait)
+    for given, longest in ((PROOF, 15.0), ({}, 600.0)):
+        pair = Pair(tmp_path, given)
+        pair.state.settings = {**pair.state.settings, "health_interval": 600}
+        waits.clear()
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(io_state.watch(pair.state, pair.read))
+        assert waits[0] == longest - 0.01
