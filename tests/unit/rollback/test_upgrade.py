@@ -153,8 +153,8 @@ def test_the_switch_stops_the_old_server_between_the_launch_inputs_and_ray() -> 
         ("vllm_serve", "start_new"),
         ("nccl_sm121_build", "verify"),
         ("vllm_watchdog", "main"),
-        ("gb10", "clients"),
         ("vllm_fallback", "main"),
+        ("gb10", "clients"),
     ]
     stop = load_yaml(read("roles/vllm_serve/tasks/stop_old.yml"))
     assert [task.get("ansible.builtin.import_tasks", task.get("ansible.builtin.include_tasks")) for task in stop] == [
