@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The fallback: a small model on the gateway's node, beside a rank of the cluster's model.
+"""The fallback: a small model on the gateway's node, next to a rank of the cluster's model.
 
 It is planned like a cluster of this node alone, in the memory that the cluster's model leaves to it.
 """
@@ -143,14 +143,13 @@ def same_name(given: Fallback, name: str) -> list[Problem]:
 
 
 def _check_port(settings: Settings, nodes: int) -> list[Problem]:
-    port, others = settings.fallback_port, replace(settings, fallback_model="")
-    taken = {number: name for name, number in listeners(others, True, nodes).items()}
-    if port in taken:
-        found = f"{port} is also {taken[port]}"
-        return [Problem("gb10_fallback_port", found, "a separate port", "change gb10_fallback_port")]
-    if not 1024 <= port <= 65535:
-        return [Problem("gb10_fallback_port", str(port), "1024 to 65535", "correct gb10_fallback_port")]
-    return []
+    """Return the problem of a port that the cluster's model has. The plan of the node alone checks its range."""
+    port, taken = settings.fallback_port, {number: name for name, number in listeners(settings, True, nodes).items()}
+    if port not in taken:
+        return []
+    return [
+        Problem("gb10_fallback_port", f"{port} is also {taken[port]}", "a separate port", "change gb10_fallback_port")
+    ]
 
 
 def unfit(plan: Plan) -> list[Problem]:
